@@ -1,7 +1,7 @@
 """The package as users get it: built, installed into an empty environment, and at work there.
 
-Nothing is downloaded: the environment borrows the tests' libraries, except Greencrawl and its
-compiled part.
+By day nothing is downloaded: the environment borrows the tests' libraries, except Greencrawl and
+its compiled part. By night pip downloads all that the package says it needs.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ import greencrawl
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.schema.errors import Unavailable
 from tests.support.checkout import ROOT
+from tests.support.effort import by_night
 from tests.support.mariadb import MariaDb
 from tests.support.ports import free_port
 from tests.support.system import wait_until
 
 SECONDS = 120
+DOWNLOAD_SECONDS = 600
 ROOMS = ("broker", "cli", "logger", "monitor", "schema", "store", "worker")
 COMPILER = shutil.which("cc")
 OWN = ("greencrawl.pth", "greencrawl_speedups_*", "__pycache__")
@@ -76,7 +78,11 @@ class Installed:
         return kept | {f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()}
 
     def run(
-        self, *command: str, cwd: Path, environ: dict[str, str] | None = None
+        self,
+        *command: str,
+        cwd: Path,
+        environ: dict[str, str] | None = None,
+        seconds: float = SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of the environment."""
         program, *arguments = command
@@ -86,7 +92,7 @@ class Installed:
             env=environ or self.environ(),
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
 
@@ -349,6 +355,26 @@ def test_a_build_goes_on_without_lxml(installed: Installed, tmp_path: Path) -> N
     assert "the part in C was not compiled: there is no lxml" in done.stderr
     assert (lib / "greencrawl" / "__main__.py").exists()
     assert not list(lib.glob("greencrawl_speedups_*"))
+
+
+@by_night
+def test_pip_installs_the_sdist_with_all_it_needs_into_an_empty_environment(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """It builds in isolation, and downloads what pyproject.toml names: no pinned version."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    empty = Installed(tmp_path / "venv", installed.sdist, installed.wheel)
+    pip = ("python", "-m", "pip", "--disable-pip-version-check")
+    command = (*pip, "install", "-q", str(installed.sdist))
+    done = empty.run(*command, cwd=tmp_path, seconds=DOWNLOAD_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    empty.said(*pip, "check", cwd=tmp_path)
+    assert empty.said(*READ, cwd=tmp_path) == f"{READS}{None if COMPILER is None else True}\n"
+    done = empty.run("greencrawl", "crawl", "--demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = tmp_path / "data" / "demo"
+    out = empty.said("greencrawl", "export", "--data", str(data), cwd=tmp_path)
+    assert len(out.splitlines()) > 15, out
 
 
 def test_a_hook_of_the_current_folder_may_import_a_distribution_named_schema(
