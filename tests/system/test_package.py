@@ -28,7 +28,7 @@ import greencrawl
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.schema.errors import Unavailable
 from tests.support.checkout import ROOT
-from tests.support.effort import by_night
+from tests.support.effort import by_night, cases
 from tests.support.mariadb import MariaDb
 from tests.support.ports import free_port
 from tests.support.system import wait_until
@@ -37,7 +37,8 @@ SECONDS = 120
 DOWNLOAD_SECONDS = 600
 ROOMS = ("broker", "cli", "logger", "monitor", "schema", "store", "worker")
 COMPILER = shutil.which("cc")
-OWN = ("greencrawl.pth", "greencrawl_speedups_*", "__pycache__")
+MADE = "greencrawl_speedups_*"
+OWN = ("greencrawl.pth", MADE, "__pycache__")
 """The parts of our own environment that the new one does not get."""
 
 STAND_IN = """
@@ -126,10 +127,9 @@ class Installed:
             process.wait()
 
 
-def build(source: Path, target: Path, *options: str, **environ: str) -> None:
+def build(source: Path, target: Path, *options: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", *options, "-o", str(target), str(source)],
-        env={**os.environ, **environ},
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -174,23 +174,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     for name in ("src", "site", *ROOMS):
         unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=unwanted)
-    for pattern in (
-        "pyproject.toml",
-        "setup.py",
-        "README.md",
-        "LICENSE*",
-        "NOTICE*",
-        "MANIFEST.in",
-    ):
+    for pattern in ("pyproject.toml", "setup.py", "README.md", "LICENSE*", "NOTICE*"):
         for file in ROOT.glob(pattern):
             shutil.copy(file, checkout)
     build(checkout, dist)  # the wheel is made from the sdist
     (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
-    return environment(folder, sdist, wheel)
-
-
-def environment(folder: Path, sdist: Path, wheel: Path) -> Installed:
-    """Install the wheel alone into a new environment that borrows the tests' libraries."""
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     (packages,) = venv.glob("lib/python3*/site-packages")
@@ -305,22 +293,16 @@ def test_a_wheel_has_the_part_in_c_and_is_for_this_python(
     assert f"-{python}-{python}-linux" in installed.wheel.name
 
 
-def test_the_demo_of_a_wheel_without_the_part_in_c_says_how_to_compile_it(
+def test_the_demo_runs_from_an_empty_folder_and_says_how_to_compile_what_is_missing(
     installed: Installed, tmp_path: Path
 ) -> None:
-    source = unpacked(installed.sdist, tmp_path)
-    build(source, tmp_path / "dist", "--wheel", CC="false")
-    (wheel,) = (tmp_path / "dist").iterdir()
-    assert wheel.name.endswith("-py3-none-any.whl")
-    assert set(packed(wheel)) == shipped()
-    without = environment(tmp_path, installed.sdist, wheel)
-    assert without.said(*READ, cwd=tmp_path) == f"{READS}None\n"
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    done = without.run("greencrawl", "crawl", "--demo", cwd=folder)
+    for made in installed.venv.glob(f"lib/python3*/site-packages/{MADE}"):
+        made.unlink()  # as if it were for another lxml
+    assert installed.said(*READ, cwd=tmp_path) == f"{READS}None\n"
+    done = installed.run("greencrawl", "crawl", "--demo", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    data = folder / "data" / "demo"
-    out = without.said("greencrawl", "export", "--data", str(data), cwd=folder)
+    data = tmp_path / "data" / "demo"
+    out = installed.said("greencrawl", "export", "--data", str(data), cwd=tmp_path)
     titles = {json.loads(line).get("title") for line in out.splitlines()}
     assert len(titles) > 15, titles
 
@@ -328,33 +310,44 @@ def test_the_demo_of_a_wheel_without_the_part_in_c_says_how_to_compile_it(
     assert named, done.stderr
     program, *rest = named[1].split()
     assert rest == ["-m", "greencrawl.worker.extract.compile"]
-    compiling = (str(folder / program), *rest)
-    failed = without.run(*compiling, cwd=folder, environ=without.environ() | {"CC": "false"})
+    compiling = (str(tmp_path / program), *rest)
+    failed = installed.run(*compiling, cwd=tmp_path, environ=installed.environ() | {"CC": "false"})
     assert failed.returncode == 1
     assert "everything but main text works without it, only slower" in failed.stderr
-    assert without.said(*READ, cwd=tmp_path) == f"{READS}None\n"
+    assert installed.said(*READ, cwd=tmp_path) == f"{READS}None\n"
     if COMPILER is None:
         pytest.skip("there is no compiler")
-    assert without.said(*compiling, cwd=folder) == ""
-    assert without.said(*READ, cwd=tmp_path) == f"{READS}True\n"
+    assert installed.said(*compiling, cwd=tmp_path) == ""
+    assert installed.said(*READ, cwd=tmp_path) == f"{READS}True\n"
 
 
-def test_a_build_goes_on_without_lxml(installed: Installed, tmp_path: Path) -> None:
-    source, lib = unpacked(installed.sdist, tmp_path), tmp_path / "lib"
-    (tmp_path / "lxml.py").write_text("raise ImportError('there is no lxml')\n")
+@pytest.mark.parametrize(
+    ("shadow", "environ", "why"),
+    cases(
+        by_day=[("raise ImportError('there is no lxml')", {}, "there is no lxml")],
+        by_night=[("", {"CC": "false"}, "exit status 1")],
+    ),
+)
+def test_a_wheel_without_the_part_in_c_is_for_every_python(
+    installed: Installed, tmp_path: Path, shadow: str, environ: dict[str, str], why: str
+) -> None:
+    source, dist = unpacked(installed.sdist, tmp_path), tmp_path / "dist"
+    if shadow:
+        (tmp_path / "lxml.py").write_text(shadow)
     done = subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(lib)],
+        [sys.executable, "setup.py", "-q", "bdist_wheel", "--dist-dir", str(dist)],
         cwd=source,
-        env=installed.environ() | {"PYTHONPATH": str(tmp_path)},
+        env=installed.environ() | {"PYTHONPATH": str(tmp_path), **environ},
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "the part in C was not compiled: there is no lxml" in done.stderr
-    assert (lib / "greencrawl" / "__main__.py").exists()
-    assert not list(lib.glob("greencrawl_speedups_*"))
+    assert f"the part in C was not compiled: {why}" in done.stderr
+    (wheel,) = dist.iterdir()
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert set(packed(wheel)) == shipped()
 
 
 @by_night
