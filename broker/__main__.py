@@ -24,7 +24,7 @@ from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
-from greencrawl.broker.logs.sender import Sender
+from greencrawl.schema.logs.sender import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.coordinator.coordinator import Coordinator, Watched
 from greencrawl.broker.tasks.coordinator.webhook import Webhook

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from greencrawl.broker.transport import Lost, Reply
 from greencrawl.schema.errors import Refused, Unavailable
+from greencrawl.schema.transport import Lost, Reply
 from greencrawl.schema.wire import from_json
 
 T = TypeVar("T")

@@ -33,9 +33,8 @@ from greencrawl.broker.api.messages import (
     RequeueRequest,
     StopRequest,
 )
-from greencrawl.broker.logs.records import LogsQuery, LogsReply, parameters
-from greencrawl.broker.transport import KeepAlive, Lost, Reply, Transport
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
+from greencrawl.schema.logs.records import LogsQuery, LogsReply, parameters
 from greencrawl.schema.records import (
     Alert,
     CloseRequest,
@@ -64,6 +63,7 @@ from greencrawl.schema.records import (
     Stats,
     UrlState,
 )
+from greencrawl.schema.transport import KeepAlive, Lost, Reply, Transport
 from greencrawl.schema.wire import to_json
 
 T = TypeVar("T")

@@ -17,7 +17,6 @@ import msgspec
 
 from greencrawl.broker.api.messages import Change, ListedPage, PageReply
 from greencrawl.broker.client import BrokerClient
-from greencrawl.broker.transport import CONNECT_SECONDS, Lost, Reply
 from greencrawl.schema.errors import InvalidConfig, Refused
 from greencrawl.schema.records import (
     Admission,
@@ -33,6 +32,7 @@ from greencrawl.schema.records import (
     Stats,
     StoredPage,
 )
+from greencrawl.schema.transport import CONNECT_SECONDS, Lost, Reply
 
 SEEDS = 1000
 """URLs of a request."""

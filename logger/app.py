@@ -12,12 +12,12 @@ from msgspec import Struct
 from greencrawl.broker.api import bodies, problems
 from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.api.security import Guard, Role
-from greencrawl.broker.logs.records import LogsQuery, PostQuery, PostReply
 from greencrawl.logger.archive import Archive
 from greencrawl.logger.finding import find
 from greencrawl.logger.intake import Full, Intake
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.log import logger
+from greencrawl.schema.logs.records import LogsQuery, PostQuery, PostReply
 from greencrawl.schema.wire import to_json
 
 log = logger("http")

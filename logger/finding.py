@@ -17,7 +17,6 @@ from pathlib import Path
 import gevent
 import msgspec
 
-from greencrawl.broker.logs.records import LEVELS, LogLine, LogsQuery, LogsReply, cursor, key_of
 from greencrawl.logger import frames
 from greencrawl.logger.archive import DAY_MS, Archive, day_of
 from greencrawl.logger.frames import Frame
@@ -25,6 +24,7 @@ from greencrawl.logger.intake import Intake
 from greencrawl.logger.lines import Line
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.log import logger
+from greencrawl.schema.logs.records import LEVELS, LogLine, LogsQuery, LogsReply, cursor, key_of
 from greencrawl.schema.text.moments import since_ms
 
 log = logger("finding")

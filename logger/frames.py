@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import zstandard
 
-from greencrawl.broker.logs.records import LEVELS
 from greencrawl.logger.lines import Line, known
+from greencrawl.schema.logs.records import LEVELS
 
 _RECORD = struct.Struct("<4sIQQQIIqq5II")
 _HEAD = struct.Struct("<II")

@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 import gevent
 from gevent.lock import Semaphore
 
-from greencrawl.broker.logs.records import PostReply
 from greencrawl.logger.archive import Archive
 from greencrawl.logger.lines import Line, read
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
+from greencrawl.schema.logs.records import PostReply
 
 log = logger("intake")
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from greencrawl.broker.logs.records import LEVELS, MOST_LINE_BYTES
+from greencrawl.schema.logs.records import LEVELS, MOST_LINE_BYTES
 
 _PLAIN = re.compile(rb"\{[\x20-\x7e]*\}")
 _PAIR = re.compile(rb"\\u[dD][89a-fA-F]")

@@ -17,10 +17,10 @@ from gevent.lock import Semaphore
 from greencrawl import __version__
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.logs.sender import Sender
 from greencrawl.schema import crash_points, garbage
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
+from greencrawl.schema.logs.sender import Sender
 from greencrawl.schema.net.permits import Permits
 from greencrawl.schema.records import (
     CloseItem,

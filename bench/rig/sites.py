@@ -1,4 +1,4 @@
-"""The two sites that are crawled: synthetic pages of 20 KB, and Debian's ``postgresql-doc-15``.
+"""The two sites that are crawled: synthetic pages of 20 KB, and Debian's ``postgresql-doc``.
 
 Both have a part that robots.txt forbids and that pages link to, so that a crawler shows whether it
 obeys.
@@ -16,8 +16,9 @@ from pathlib import Path
 from tests.support.sites import direct, folder_site
 from tests.support.walk import walk
 
-PACKAGE = "postgresql-doc-15"
-SITE = Path("/usr/share/doc") / PACKAGE / "html"
+PACKAGE = "postgresql-doc"
+"""It depends on the package of one release, such as ``postgresql-doc-15``, which has the pages."""
+DOCS = Path("/usr/share/doc")
 PAGE_BYTES = 20_000
 LINKS = 40
 
@@ -44,24 +45,46 @@ class Site:
         if self.pages:
             write_pages(folder, self.pages)
             return self.pages
-        install_site()
-        shutil.copytree(SITE, folder)
+        shutil.copytree(install_site(), folder)
         _write_robots(folder, self.forbidden)
         return len(walk([f"http://h{self.start}"], direct(folder_site(folder)), agent="walk").pages)
 
 
+def manual(docs: Path = DOCS) -> Path | None:
+    """Return the folder of pages of the newest release installed, None if there is none."""
+    found = {
+        int(release): pages.parent
+        for pages in docs.glob(f"{PACKAGE}-*/html/index.html")
+        if (release := pages.parts[-3].removeprefix(f"{PACKAGE}-")).isdecimal()
+    }
+    return found[max(found)] if found else None
+
+
+def install_site() -> Path:
+    """Install the package if it is missing; return the folder of its pages.
+
+    Raises SystemExit saying what to do without root, and if the package has no pages.
+    """
+    found = manual()
+    if found is None:
+        if os.geteuid() != 0:
+            raise SystemExit(f"{PACKAGE} is missing: as root, apt-get install {PACKAGE}")
+        subprocess.run(["apt-get", "update", "-qq"], check=True)
+        subprocess.run(["apt-get", "install", "-y", "-qq", PACKAGE], check=True)
+        found = manual()
+    if found is None:
+        raise SystemExit(f"{PACKAGE} is installed, but has no {DOCS}/{PACKAGE}-*/html/index.html")
+    return found
+
+
+def _release() -> str:
+    """Return the name of the package that has the pages, without its release if none is there."""
+    found = manual()
+    return found.parent.name if found else PACKAGE
+
+
 SYNTHETIC = Site("synthetic", "pages of 20 KB with 40 links", "/0.html", "/private/", 1500)
-DOCUMENTATION = Site("documentation", f"real pages ({PACKAGE})", "/index.html", "/release-")
-
-
-def install_site() -> None:
-    """Install the package if it is missing. Raises SystemExit saying what to do without root."""
-    if (SITE / "index.html").exists():
-        return
-    if os.geteuid() != 0:
-        raise SystemExit(f"{PACKAGE} is missing: as root, apt-get install {PACKAGE}")
-    subprocess.run(["apt-get", "update", "-qq"], check=True)
-    subprocess.run(["apt-get", "install", "-y", "-qq", PACKAGE], check=True)
+DOCUMENTATION = Site("documentation", f"real pages ({_release()})", "/index.html", "/release-")
 
 
 def write_pages(folder: Path, pages: int, seed: int = 1) -> None:

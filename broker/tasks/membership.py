@@ -8,11 +8,11 @@ import gevent
 from msgspec.structs import replace
 
 from greencrawl import __version__
-from greencrawl.broker.logs.sender import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import Trouble, logger, set_level
+from greencrawl.schema.logs.sender import Sender
 from greencrawl.schema.process import own_process
 from greencrawl.schema.records import InForce, MemberRequest
 from greencrawl.schema.settings import Settings

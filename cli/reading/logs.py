@@ -9,12 +9,12 @@ import click
 from msgspec.structs import replace
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.broker.logs.records import Level, LogLine, LogsQuery, LogsReply
 from greencrawl.cli import reach
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.logs.records import Level, LogLine, LogsQuery, LogsReply
 from greencrawl.schema.text.moments import SINCE, since_ms
 from greencrawl.schema.wire import to_json
 

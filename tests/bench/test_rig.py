@@ -16,7 +16,7 @@ import pytest
 from bench.peers.crawls import FULL, SCRAPY, crawl_with, served
 from bench.rig.program import Program
 from bench.rig.report import Report
-from bench.rig.sites import LINKS, PAGE_BYTES, SYNTHETIC, write_pages
+from bench.rig.sites import LINKS, PAGE_BYTES, SYNTHETIC, manual, write_pages
 from tests.support.effort import by_night
 from tests.support.ports import free_port
 from tests.support.sites import direct, folder_site
@@ -31,6 +31,15 @@ def test_synthetic_pages_have_the_stated_size_and_are_all_reachable(tmp_path: Pa
     found = walk(["http://h/0.html"], direct(folder_site(tmp_path)), agent="walk")
     assert len(found.pages) == len(found.forbidden) == 60
     assert found.missing == set()
+
+
+def test_the_manual_is_that_of_the_newest_release_installed(tmp_path: Path) -> None:
+    assert manual(tmp_path) is None
+    for release in ("9", "15", "17", "18", "doc"):
+        (tmp_path / f"postgresql-doc-{release}" / "html").mkdir(parents=True)
+        if release != "18":  # its pages are not there
+            (tmp_path / f"postgresql-doc-{release}" / "html" / "index.html").touch()
+    assert manual(tmp_path) == tmp_path / "postgresql-doc-17" / "html"
 
 
 def test_a_program_runs_inside_its_with_block_and_has_ended_after_it(tmp_path: Path) -> None:

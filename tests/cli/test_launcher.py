@@ -173,6 +173,17 @@ def test_mariadb_counts_as_missing_if_one_of_its_programs_is_missing(
     assert "mariadb-server" in done.stderr
 
 
+def test_the_manual_is_wanted_in_the_release_that_the_distribution_has(
+    checkout: Path, tools: Path
+) -> None:
+    done = run("sh", ".ci/packages", cwd=checkout, path=tools)
+    assert "postgresql-doc" in done.stderr.split()
+    script(tools / "ls", "exit 0")  # any release is there
+    done = run("sh", ".ci/packages", cwd=checkout, path=tools)
+    assert "redis-server" in done.stderr
+    assert "postgresql-doc" not in done.stderr
+
+
 def test_messages_name_the_command_as_it_was_called(tmp_path: Path) -> None:
     (tmp_path / "gc").symlink_to(ROOT / "greencrawl")
     done = run("./gc", "pause", "x", "--data", "d", cwd=tmp_path, path=Path("/usr/bin:/bin"))

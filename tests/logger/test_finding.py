@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from greencrawl.broker.logs.records import LEVELS, LogLine, LogsQuery
 from greencrawl.logger import finding
 from greencrawl.logger.archive import DAY_MS, Archive
 from greencrawl.logger.finding import find
 from greencrawl.logger.intake import Intake
 from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.logs.records import LEVELS, LogLine, LogsQuery
 from tests.support.effort import cases, examples
 from tests.support.logger_process import line
 

@@ -10,11 +10,11 @@ import gevent
 import pytest
 from structlog.testing import capture_logs
 
-from greencrawl.broker.logs.records import PostReply
 from greencrawl.logger import intake as module
 from greencrawl.logger.archive import Archive
 from greencrawl.logger.frames import unpack
 from greencrawl.logger.intake import FLUSH_SECONDS, Full, Intake
+from greencrawl.schema.logs.records import PostReply
 from tests.logger.test_archive import no_file_beyond
 from tests.support.logger_process import line
 from tests.support.system import wait_until

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from greencrawl.broker.logs.records import MOST_LINE_BYTES
 from greencrawl.logger.lines import known, read
+from greencrawl.schema.logs.records import MOST_LINE_BYTES
 
 NOW_MS = 1_790_000_000_000
 TIME = '"timestamp": "2026-11-26T15:32:49.123456Z"'

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from greencrawl.broker.logs.records import MOST_LINE_BYTES
 from greencrawl.logger.__main__ import check_settings
 from greencrawl.logger.app import MOST_BYTES, MOST_LINES
 from greencrawl.logger.joining import address_of
 from greencrawl.schema import file_lock
 from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.logs.records import MOST_LINE_BYTES
 from greencrawl.schema.settings import load
 from tests.support.effort import by_night
 from tests.support.logger_process import LoggerProcess, everything, get, line, logger_here, post

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
-from greencrawl.broker.logs.records import LoggerSilent, LogLine, LogsQuery, LogsReply
 from greencrawl.broker.service.members import LOST
 from greencrawl.monitor.words import words
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.logs.records import LoggerSilent, LogLine, LogsQuery, LogsReply
 from greencrawl.schema.net.urls import fingerprint
 from greencrawl.schema.records import (
     Admission,

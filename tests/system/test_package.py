@@ -1,13 +1,14 @@
 """The package as users get it: built, installed into an empty environment, and at work there.
 
-Nothing is downloaded: the environment borrows the tests' libraries, except Greencrawl and its
-compiled part.
+By day nothing is downloaded: the environment borrows the tests' libraries, except Greencrawl and
+its compiled part. By night pip downloads all that the package says it needs.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,13 +28,17 @@ import greencrawl
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.schema.errors import Unavailable
 from tests.support.checkout import ROOT
+from tests.support.effort import by_night, cases
 from tests.support.mariadb import MariaDb
 from tests.support.ports import free_port
 from tests.support.system import wait_until
 
 SECONDS = 120
+DOWNLOAD_SECONDS = 600
 ROOMS = ("broker", "cli", "logger", "monitor", "schema", "store", "worker")
-OWN = ("greencrawl.pth", "greencrawl_speedups_*", "__pycache__")
+COMPILER = shutil.which("cc")
+MADE = "greencrawl_speedups_*"
+OWN = ("greencrawl.pth", MADE, "__pycache__")
 """The parts of our own environment that the new one does not get."""
 
 STAND_IN = """
@@ -74,7 +79,11 @@ class Installed:
         return kept | {f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()}
 
     def run(
-        self, *command: str, cwd: Path, environ: dict[str, str] | None = None
+        self,
+        *command: str,
+        cwd: Path,
+        environ: dict[str, str] | None = None,
+        seconds: float = SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of the environment."""
         program, *arguments = command
@@ -84,7 +93,7 @@ class Installed:
             env=environ or self.environ(),
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
 
@@ -160,22 +169,36 @@ def sites() -> list[Path]:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("package")
-    checkout, dist, venv = folder / "checkout", folder / "dist", folder / "venv"
+    checkout, dist = folder / "checkout", folder / "dist"
     checkout.mkdir()
     for name in ("src", "site", *ROOMS):
         unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=unwanted)
-    for pattern in ("pyproject.toml", "README.md", "LICENSE*", "NOTICE*", "MANIFEST.in"):
+    for pattern in ("pyproject.toml", "setup.py", "README.md", "LICENSE*", "NOTICE*"):
         for file in ROOT.glob(pattern):
             shutil.copy(file, checkout)
     build(checkout, dist)  # the wheel is made from the sdist
+    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
+    venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     (packages,) = venv.glob("lib/python3*/site-packages")
     (packages / "borrowed.pth").write_text(f"{libraries(folder / 'libraries')}\n")
-    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
     made = Installed(venv, sdist, wheel)
     install(made.python, wheel)
     return made
+
+
+def unpacked(sdist: Path, folder: Path) -> Path:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (source,) = folder.glob("greencrawl-*")
+    return source
+
+
+def packed(wheel: Path) -> list[str]:
+    """Return the names of the files in a wheel, except those about the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return [name for name in archive.namelist() if ".dist-info/" not in name]
 
 
 def shipped() -> set[str]:
@@ -190,9 +213,10 @@ def shipped() -> set[str]:
 
 
 def test_wheel_and_sdist_hold_the_whole_package_and_no_more(installed: Installed) -> None:
-    with zipfile.ZipFile(installed.wheel) as wheel:
-        names = [name for name in wheel.namelist() if ".dist-info/" not in name]
-    assert set(names) == shipped()
+    names = packed(installed.wheel)
+    compiled = [name for name in names if name.startswith("greencrawl_speedups_")]
+    assert len(compiled) == (COMPILER is not None)
+    assert set(names) - set(compiled) == shipped()
     assert len(names) == len(set(names))
     top = f"greencrawl-{greencrawl.__version__}"
     with tarfile.open(installed.sdist) as sdist:
@@ -202,7 +226,7 @@ def test_wheel_and_sdist_hold_the_whole_package_and_no_more(installed: Installed
     assert {
         name.removeprefix(inside) for name in files if name.startswith(f"{inside}greencrawl/")
     } == shipped()
-    assert f"{top}/pyproject.toml" in files
+    assert {f"{top}/pyproject.toml", f"{top}/setup.py"} < files
     assert not [name for name in files if name.startswith((f"{top}/tests", f"{top}/bench"))]
     wanted = {"zh/茶.html", "robots.txt"}
     assert {f"greencrawl/site/{name}" for name in wanted} < set(names)
@@ -256,28 +280,94 @@ print(compiled and compiled.__file__.startswith(sys.prefix))
 """
 
 
-def test_the_part_in_c_is_compiled_on_request(installed: Installed, tmp_path: Path) -> None:
-    read = ("python", "-c", WHAT_READS)
-    text = "True a b ['http://h/c']\n"
-    assert installed.said(*read, cwd=tmp_path) == f"{text}None\n"
-    compiling = ("python", "-m", "greencrawl.worker.extract.compile")
-    without = installed.run(*compiling, cwd=tmp_path, environ=installed.environ() | {"CC": "false"})
-    assert without.returncode == 1
-    assert "everything but main text works without it, only slower" in without.stderr
-    assert installed.said(*read, cwd=tmp_path) == f"{text}None\n"
-    if shutil.which("cc") is None:
-        pytest.skip("there is no compiler")
-    assert installed.said(*compiling, cwd=tmp_path) == ""
-    assert installed.said(*read, cwd=tmp_path) == f"{text}True\n"
+READ = ("python", "-c", WHAT_READS)
+READS = "True a b ['http://h/c']\n"
 
 
-def test_the_demo_runs_from_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
+@pytest.mark.skipif(COMPILER is None, reason="there is no compiler")
+def test_a_wheel_has_the_part_in_c_and_is_for_this_python(
+    installed: Installed, tmp_path: Path
+) -> None:
+    assert installed.said(*READ, cwd=tmp_path) == f"{READS}True\n"
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert f"-{python}-{python}-linux" in installed.wheel.name
+
+
+def test_the_demo_runs_from_an_empty_folder_and_says_how_to_compile_what_is_missing(
+    installed: Installed, tmp_path: Path
+) -> None:
+    for made in installed.venv.glob(f"lib/python3*/site-packages/{MADE}"):
+        made.unlink()  # as if it were for another lxml
+    assert installed.said(*READ, cwd=tmp_path) == f"{READS}None\n"
     done = installed.run("greencrawl", "crawl", "--demo", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     data = tmp_path / "data" / "demo"
     out = installed.said("greencrawl", "export", "--data", str(data), cwd=tmp_path)
     titles = {json.loads(line).get("title") for line in out.splitlines()}
     assert len(titles) > 15, titles
+
+    named = re.search(r"that needs the part in C: `(.+)` makes it", done.stderr)
+    assert named, done.stderr
+    program, *rest = named[1].split()
+    assert rest == ["-m", "greencrawl.worker.extract.compile"]
+    compiling = (str(tmp_path / program), *rest)
+    failed = installed.run(*compiling, cwd=tmp_path, environ=installed.environ() | {"CC": "false"})
+    assert failed.returncode == 1
+    assert "everything but main text works without it, only slower" in failed.stderr
+    assert installed.said(*READ, cwd=tmp_path) == f"{READS}None\n"
+    if COMPILER is None:
+        pytest.skip("there is no compiler")
+    assert installed.said(*compiling, cwd=tmp_path) == ""
+    assert installed.said(*READ, cwd=tmp_path) == f"{READS}True\n"
+
+
+@pytest.mark.parametrize(
+    ("shadow", "environ", "why"),
+    cases(
+        by_day=[("raise ImportError('there is no lxml')", {}, "there is no lxml")],
+        by_night=[("", {"CC": "false"}, "exit status 1")],
+    ),
+)
+def test_a_wheel_without_the_part_in_c_is_for_every_python(
+    installed: Installed, tmp_path: Path, shadow: str, environ: dict[str, str], why: str
+) -> None:
+    source, dist = unpacked(installed.sdist, tmp_path), tmp_path / "dist"
+    if shadow:
+        (tmp_path / "lxml.py").write_text(shadow)
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "bdist_wheel", "--dist-dir", str(dist)],
+        cwd=source,
+        env=installed.environ() | {"PYTHONPATH": str(tmp_path), **environ},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"the part in C was not compiled: {why}" in done.stderr
+    (wheel,) = dist.iterdir()
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert set(packed(wheel)) == shipped()
+
+
+@by_night
+def test_pip_installs_the_sdist_with_all_it_needs_into_an_empty_environment(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """It builds in isolation, and downloads what pyproject.toml names: no pinned version."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    empty = Installed(tmp_path / "venv", installed.sdist, installed.wheel)
+    pip = ("python", "-m", "pip", "--disable-pip-version-check")
+    command = (*pip, "install", "-q", str(installed.sdist))
+    done = empty.run(*command, cwd=tmp_path, seconds=DOWNLOAD_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    empty.said(*pip, "check", cwd=tmp_path)
+    assert empty.said(*READ, cwd=tmp_path) == f"{READS}{None if COMPILER is None else True}\n"
+    done = empty.run("greencrawl", "crawl", "--demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = tmp_path / "data" / "demo"
+    out = empty.said("greencrawl", "export", "--data", str(data), cwd=tmp_path)
+    assert len(out.splitlines()) > 15, out
 
 
 def test_a_hook_of_the_current_folder_may_import_a_distribution_named_schema(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from itertools import zip_longest
 from pathlib import Path
 
@@ -64,6 +65,22 @@ def figures(path: Path) -> list[str]:
 def test_the_chinese_readme_says_line_by_line_what_the_english_one_says(what: object) -> None:
     pairs = zip_longest(what(ENGLISH), what(CHINESE))  # type: ignore[operator]
     assert [pair for pair in pairs if pair[0] != pair[1]] == []
+
+
+def test_a_second_worker_has_its_own_name_though_env_names_the_first(tmp_path: Path) -> None:
+    (line,) = [line for line in code(ENGLISH) if "honcho -e" in line]
+    (tmp_path / ".env").write_text("GREENCRAWL_WORKER_ID=first\nGREENCRAWL_DATA=shared\n")
+    (tmp_path / "Procfile").write_text("worker: echo $GREENCRAWL_WORKER_ID in $GREENCRAWL_DATA\n")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "honcho").symlink_to(ROOT / ".venv" / "bin" / "honcho")
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert "second in shared" in done.stdout, done.stderr
 
 
 def test_the_chinese_readme_leads_to_the_same_pages() -> None:

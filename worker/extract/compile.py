@@ -1,7 +1,8 @@
 """Compiles the part in C: ``python -m greencrawl.worker.extract.compile``, as ``make setup`` does.
 
-It is compiled where it is used, not when the package is built: it reads structures of the lxml that
-is installed there. Without it, or without a compiler, pages are read in the same way, but slower.
+It reads structures of one lxml. ``setup.py`` compiles it while pip builds, for pip's lxml; the
+command compiles it for the lxml that is installed. Without it there is no main text, and all other
+reading is the same, but slower.
 """
 
 from __future__ import annotations

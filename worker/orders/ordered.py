@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from greencrawl.broker.logs.sender import Sender
 from greencrawl.schema.log import set_level
+from greencrawl.schema.logs.sender import Sender
 from greencrawl.schema.process import own_process
 from greencrawl.schema.records import FAILURES, Facts, NodeOptions
 from greencrawl.schema.settings import Settings

@@ -84,6 +84,7 @@ def lock_id(settings: Settings, patience_seconds: float = _LOCK_SECONDS) -> int:
             raise IdInUse(
                 f"another worker with id {settings.worker_id!r} uses {settings.data};"
                 " set GREENCRAWL_WORKER_ID or GREENCRAWL_DATA"
+                " (honcho takes them from .env, if it has them, not from the environment)"
             ) from None
         return descriptor
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.logs.records import LogsQuery, LogsReply
 from greencrawl.broker.service.faces import logs
 from greencrawl.broker.service.service import Service
+from greencrawl.schema.logs.records import LogsQuery, LogsReply
 
 
 def list_logs(service: Service, query: LogsQuery) -> LogsReply:

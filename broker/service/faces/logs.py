@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from greencrawl.broker.logs.records import LEVELS, LogsQuery, LogsReply, key_of
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import InvalidConfig, UnknownCrawl
+from greencrawl.schema.logs.records import LEVELS, LogsQuery, LogsReply, key_of
 from greencrawl.schema.text.moments import since_ms
 
 __all__ = ["LEVELS", "asked", "found"]

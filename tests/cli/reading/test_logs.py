@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.logs.records import LogLine
 from greencrawl.cli.reading.logs import text_of
+from greencrawl.schema.logs.records import LogLine
 
 
 def test_a_log_line_is_shown_as_one_line_of_plain_text() -> None:

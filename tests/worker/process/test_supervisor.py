@@ -315,6 +315,7 @@ def test_second_supervisor_of_one_id_is_refused_with_a_reason(tmp_path: Path) ->
         second = worker.spawn()
         assert second.wait(30) == 1
         assert "another worker with id 'w'" in worker.log
+        assert "honcho takes them from .env" in worker.log
         assert len(worker.starts()) == 1
 
 

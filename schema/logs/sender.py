@@ -21,14 +21,14 @@ import msgspec
 import zstandard
 from gevent.event import Event
 
-from greencrawl.broker.logs.choosing import ranked
-from greencrawl.broker.logs.known import Known
-from greencrawl.broker.logs.records import POST_BYTES, PostReply
-from greencrawl.broker.logs.ring import RING_BYTES, Ring
-from greencrawl.broker.logs.spool import SPOOL_BYTES, Batch, Spool
-from greencrawl.broker.transport import KeepAlive, Lost, Reply
 from greencrawl.schema import log as logs
 from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.logs.choosing import ranked
+from greencrawl.schema.logs.known import Known
+from greencrawl.schema.logs.records import POST_BYTES, PostReply
+from greencrawl.schema.logs.ring import RING_BYTES, Ring
+from greencrawl.schema.logs.spool import SPOOL_BYTES, Batch, Spool
+from greencrawl.schema.transport import KeepAlive, Lost, Reply
 from greencrawl.schema.wire import from_json
 
 log = logs.logger("logs")

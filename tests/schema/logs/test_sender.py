@@ -16,18 +16,18 @@ import gevent
 import pytest
 import structlog
 
-from greencrawl.broker.logs import sender as module
-from greencrawl.broker.logs.asking import merge
-from greencrawl.broker.logs.choosing import ranked
-from greencrawl.broker.logs.known import FORGET_SECONDS, Known
-from greencrawl.broker.logs.records import LogLine, LogsQuery, LogsReply
-from greencrawl.broker.logs.sender import Sender
-from greencrawl.broker.transport import KeepAlive
+from greencrawl.broker.loggers import merge
 from greencrawl.logger.finding import find
 from greencrawl.logger.intake import Intake
 from greencrawl.schema import log
 from greencrawl.schema.clock import epoch_ms
-from tests.broker.logs.test_asking import answering
+from greencrawl.schema.logs import sender as module
+from greencrawl.schema.logs.choosing import ranked
+from greencrawl.schema.logs.known import FORGET_SECONDS, Known
+from greencrawl.schema.logs.records import LogLine, LogsQuery, LogsReply
+from greencrawl.schema.logs.sender import Sender
+from greencrawl.schema.transport import KeepAlive
+from tests.broker.test_loggers import answering
 from tests.support.logger_process import LoggerProcess, everything, line, logger_here
 from tests.support.ports import free_port, free_ports
 from tests.support.system import wait_until

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from greencrawl.broker.logs.spool import FILE_BYTES, Spool
+from greencrawl.schema.logs.spool import FILE_BYTES, Spool
 from tests.logger.test_archive import no_file_beyond
 
 LINE = "x" * 1023
@@ -22,7 +22,7 @@ A_FILE = FILE_BYTES // 1024
 DIES = f"""
 import os, sys
 from pathlib import Path
-from greencrawl.broker.logs.spool import Spool
+from greencrawl.schema.logs.spool import Spool
 spool = Spool(Path(sys.argv[1]), "w-0", 7, 8 * {FILE_BYTES})
 spool.append(1, ["x" * 1023] * {10 * A_FILE})
 spool.claim()

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from greencrawl.broker.logs.records import MOST_LINE_BYTES
-from greencrawl.broker.logs.ring import Ring, shortened
 from greencrawl.schema import log
+from greencrawl.schema.logs.records import MOST_LINE_BYTES
+from greencrawl.schema.logs.ring import Ring, shortened
 
 
 def test_the_ring_numbers_lines_in_the_order_of_logging() -> None:

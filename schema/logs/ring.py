@@ -14,7 +14,7 @@ from typing import Any
 
 from gevent import monkey
 
-from greencrawl.broker.logs.records import MOST_LINE_BYTES
+from greencrawl.schema.logs.records import MOST_LINE_BYTES
 
 RING_BYTES = 4 * 1024 * 1024
 _MOST_TEXT = 2000

@@ -15,8 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from greencrawl.broker import answers
-from greencrawl.broker.logs.choosing import ranked
-from greencrawl.broker.logs.records import (
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.schema.logs.choosing import ranked
+from greencrawl.schema.logs.records import (
     LoggerSilent,
     LogLine,
     LogsQuery,
@@ -25,10 +27,8 @@ from greencrawl.broker.logs.records import (
     key_of,
     parameters,
 )
-from greencrawl.broker.transport import KeepAlive, Reply
-from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.schema.records import Member
+from greencrawl.schema.transport import KeepAlive, Reply
 from greencrawl.schema.wire import from_json
 
 LOOK_SECONDS = 3.0

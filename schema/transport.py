@@ -1,4 +1,4 @@
-"""Sends one request to one broker over HTTP, once, and returns what came of it."""
+"""Sends one request to one broker or logger over HTTP, once, and returns what came of it."""
 
 from __future__ import annotations
 
