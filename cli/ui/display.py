@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from greencrawl.broker.api.messages import PageVersion
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import (
     WITHHELD,
@@ -22,6 +23,7 @@ from greencrawl.schema.records import (
     NodeAway,
     PutOff,
     Stats,
+    Version,
 )
 
 PLAIN_SECONDS = 5.0
@@ -88,6 +90,11 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def change_text(version: PageVersion | Version) -> str:
+    """Return whether a fetch is the first that is known of its page, or has changed it."""
+    return "first" if version.first else "changed" if version.changed else "unchanged"
 
 
 def failures_text(failures: dict[str, int]) -> str:

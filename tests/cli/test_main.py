@@ -380,7 +380,7 @@ def test_explain_lists_the_versions_of_a_page_that_was_fetched_again(
     assert out.splitlines()[1:] == [
         f"  1970-01-03 00:00:00 UTC  version {digest}, unchanged, status 200, 3 bytes",
         f"  1970-01-02 00:00:00 UTC  version {digest}, changed, status 200, 3 bytes",
-        "  1970-01-01 00:00:00 UTC  version -, changed, status 200, 0 bytes",
+        "  1970-01-01 00:00:00 UTC  version -, first, status 200, 0 bytes",
     ]
 
 
