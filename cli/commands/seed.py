@@ -36,12 +36,13 @@ def seed(
     """Add URLs to a crawl.
 
     `-` reads URLs from standard input, one a line. The command prints how many were added, were
-    there already, and were rejected. Each rejected URL goes to standard error with its reason, and
-    the exit code is then 1. Pending URLs wait for a Redis node that is away: they are kept, and
-    queued when it is back. Repeating the command changes nothing.
+    queued again, were there already, and were rejected. Each rejected URL goes to standard error
+    with its reason, and the exit code is then 1. Pending URLs wait for a Redis node that is away:
+    they are kept, and queued when it is back. Repeating the command changes nothing, unless an
+    option queues known URLs again.
     """
     broker = reach.required(reach.load(data))
-    counts = {"added": 0, "duplicate": 0, "rejected": 0, "pending": 0}
+    counts = {"added": 0, "again": 0, "duplicate": 0, "rejected": 0, "pending": 0}
     for batch in _batches(map(with_scheme, _given(urls))):
         request = SeedRequest(batch, force=force, if_changed=if_changed)
         try:
@@ -54,9 +55,13 @@ def seed(
             counts[item.status] += 1
             if item.status == "rejected":
                 click.echo(f"rejected {item.url}: {item.reason}", err=True)
-    if not counts["pending"]:
-        del counts["pending"]
-    click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items()))
+    said = {"again": "queued again"}
+    shown = {
+        said.get(status, status): number
+        for status, number in counts.items()
+        if number or status not in ("again", "pending")
+    }
+    click.echo(", ".join(f"{number:,} {status}" for status, number in shown.items()))
     click.get_current_context().exit(1 if counts["rejected"] else 0)
 
 

@@ -132,8 +132,8 @@ class QueueDouble:
             if i in missed:
                 flags.append(False)
                 continue
-            flags.append(force or item.url not in seen)
-            if flags[-1]:
+            flags.append(item.url not in seen)
+            if force or flags[-1]:
                 seen.append(item.url)
         before = self.sums.get(crawl_id) or Sums()
         self.sums[crawl_id] = replace(before, admitted=len(seen), waiting=len(seen))

@@ -449,6 +449,8 @@ def test_commands_work_with_the_broker_of_greencrawl_up(
     assert command.here("delete", "x")[0] == 1, "nobody has said yes"
     stats = json.loads(command.here("status", "--json")[1])
     assert stats["crawls"][0]["stored"] == 31
+    _, out, _ = command.here("seed", "x", root, f"{root}new2", "--force")
+    assert out == "1 added, 1 queued again, 0 duplicate, 0 rejected\n"
 
     up.send_signal(signal.SIGINT)
     code, _, err = end(up)
