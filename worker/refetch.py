@@ -69,6 +69,13 @@ def conditions(
     return {number: some for number, some in fields.items() if some}
 
 
+def is_stored(store: RootStore, crawl: int, fingerprint: int) -> bool:
+    """Return whether a URL has a page, so that its task asks again. It waits while the store is
+    away."""
+    row = until_available(lambda: store.page(crawl, fingerprint, detail="row"), "store")
+    return row is not None
+
+
 def asking(
     asked: Mapping[int, dict[str, str]], task: Task, headers: dict[str, str]
 ) -> dict[str, str]:
