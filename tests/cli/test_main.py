@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from greencrawl.cli import reach
 from greencrawl.cli.commands import crawl as crawling
 from greencrawl.cli.commands.operate import removed_text
+from greencrawl.cli.local.data_folder import held
 from greencrawl.cli.main import greencrawl, main
 from greencrawl.schema.errors import Refused
 from greencrawl.schema.net.suffixes import SUFFIXES
@@ -200,6 +201,12 @@ def test_status_without_a_broker_counts_stored_pages(
     assert "example" in out
     assert "no broker is running" in err
     assert "timeout 1" in out, "as the summary counts them"
+    assert "run the same command again to resume" in out
+    states = [line.split()[1] for line in out.splitlines() if line.startswith("example ")]
+    assert states == ["stopped"], "as the summary calls it"
+    with held(filled, "crawl", "http://127.0.0.1:1"):
+        _, out, _ = run(capsys, "status", "--data", str(filled))
+    assert ("stopped" in out, "again to resume" in out) == (False, False), "it may go on"
     code, out, _ = run(capsys, "status", "--json", "--data", str(filled))
     (one,) = json.loads(out)["crawls"]
     assert code == 0
