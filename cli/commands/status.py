@@ -140,6 +140,11 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
     ]
     kept = [Text(f"{one.crawl}: {text}") for one in stats.crawls if (text := withheld_text(one))]
     again = [Text(f"{one.crawl}: {text}") for one in stats.crawls for text in again_texts(one)]
+    limits = [
+        Text(advice.complete(text))
+        for one in stats.crawls
+        if (text := advice.at_limit(one.crawl, one.reason))
+    ]
     refused = [Text(f"{one.crawl}: {refused_text(one)}") for one in stats.crawls if one.refused]
     slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
@@ -148,7 +153,7 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
     if idle and any(one.state == "active" for one in stats.crawls):
         workers.append(Text(IDLE))
     alerts = [Text(alert_text(one), style="yellow") for one in stats.alerts]
-    tail = [*hooks, *rewritten, *kept, *refused, *rest, *away, *alerts]
+    tail = [*limits, *hooks, *rewritten, *kept, *refused, *rest, *away, *alerts]
     return Group(rows, *failures, slowest, *workers, *again, *put_off, *tail)
 
 

@@ -18,7 +18,7 @@ from greencrawl.broker.client import BrokerClient
 from greencrawl.cli.local.processes import Processes, frozen_text
 from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.ui import advice, summary
-from greencrawl.cli.ui.display import Display, away_text, printable, refused_text, rest_text
+from greencrawl.cli.ui.display import Display, away_text, moment, printable, refused_text, rest_text
 from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
@@ -284,3 +284,11 @@ def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
     rests = crawl.state == "resting" and crawl.wakes_ms > epoch_ms()
     ended = rests or (crawl.state == "done" and crawl.reason != STOPPED)
     return ended and crawl.options == convert(fields, CrawlOptions)
+
+
+def over_text(known: Crawl) -> str:
+    """Say why the command that made a crawl does nothing now, and what would go on with it."""
+    if known.state == "resting":
+        return f"crawl {known.name} rests until {moment(known.wakes_ms)}; --follow waits for it"
+    finished = f"crawl {known.name} is finished; to crawl it again, add --fresh"
+    return advice.at_limit(known.name, known.reason) or finished

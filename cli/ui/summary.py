@@ -228,7 +228,10 @@ def show(summary: Summary, console: Console) -> None:
         ("slowest hosts", _hosts_text(summary.slowest_hosts)),
     ]
     if summary.waiting:
-        rows.insert(3, ("still to do", f"{summary.waiting:,} URLs"))
+        more = ""
+        if summary.reason in advice.LIMITS:
+            more = f"; a greater --{summary.reason.replace('_', '-')} goes on"
+        rows.insert(3, ("still to do", f"{summary.waiting:,} URLs{more}"))
     if summary.parked:
         command = advice.complete(f"`greencrawl traps {summary.crawl}`")
         rows.append(("parked", f"{summary.parked:,} URLs; see {command}"))
