@@ -55,7 +55,7 @@ from greencrawl.broker.frontier.scripts.calls import Scripts
 from greencrawl.broker.frontier.sessions import Sessions, Slowest
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import Duty, Stamp
+from greencrawl.schema.records import Duty, NodeFull, Stamp
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import Store
 
@@ -239,6 +239,14 @@ class Frontier:
     def full(self) -> bool:
         """Return whether some node is near its memory limit: then no further seeds are taken."""
         return self._memory.full
+
+    def nodes_full(self) -> tuple[NodeFull, ...]:
+        """Return the nodes near their memory limit; a node is asked only if it is. Raises
+        nothing."""
+        known = self.vitals() if self.full else ()
+        return tuple(
+            NodeFull(one.node, one.used_bytes, one.limit_bytes) for one in known if one.full
+        )
 
     # -- life
 

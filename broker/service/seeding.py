@@ -206,7 +206,8 @@ def check_room(service: Service) -> None:
         service.frontier.activity.set(NONE)  # check again, even if nothing else happens
         raise HttpProblem(
             429,
-            "Redis is near its memory limit: wait until URLs have been fetched, or give it more",
+            "Redis is near its memory limit: wait until URLs have been fetched, or raise its "
+            "maxmemory",
             headers={"Retry-After": str(FULL_RETRY_SECONDS)},
         )
 

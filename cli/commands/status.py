@@ -22,6 +22,7 @@ from greencrawl.cli.ui.display import (
     away_text,
     failed,
     failures_text,
+    full_text,
     hooks_text,
     put_off_text,
     refused_text,
@@ -152,8 +153,9 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
     workers = [Text(text)] if (text := workers_text(stats)) else []
     if idle and any(one.state == "active" for one in stats.crawls):
         workers.append(Text(IDLE))
+    full = [Text(full_text(one)) for one in stats.full]
     alerts = [Text(alert_text(one), style="yellow") for one in stats.alerts]
-    tail = [*limits, *hooks, *rewritten, *kept, *refused, *rest, *away, *alerts]
+    tail = [*limits, *hooks, *rewritten, *kept, *refused, *rest, *away, *full, *alerts]
     return Group(rows, *failures, slowest, *workers, *again, *put_off, *tail)
 
 

@@ -21,6 +21,7 @@ from greencrawl.schema.records import (
     HookCount,
     HostState,
     NodeAway,
+    NodeFull,
     PutOff,
     Stats,
     Version,
@@ -58,6 +59,16 @@ def away_text(node: NodeAway) -> str:
     """Return a line about a Redis node that does not answer, with the time since when."""
     since = f" since {moment(node.since_ms)}" if node.since_ms else ""
     return f"{printable(node.why)}; not counted{since}: its hosts wait, all others go on"
+
+
+def full_text(node: NodeFull) -> str:
+    """Say that a Redis node is at or near its memory limit, and what to set."""
+    near = "near" if node.used_bytes < node.limit_bytes else "at"
+    return (
+        f"Redis at {printable(node.node)} is {near} its memory limit: it uses "
+        f"{size(node.used_bytes)} of {size(node.limit_bytes)}; new URLs wait in the store, and "
+        "seeds are refused; if that lasts, set its maxmemory higher"
+    )
 
 
 def alert_text(alert: Alert) -> str:

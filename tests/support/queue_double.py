@@ -30,6 +30,7 @@ from greencrawl.schema.records import (
     LeaseReply,
     LeaseRequest,
     NodeAway,
+    NodeFull,
     NodeRepair,
     ReconcileReply,
     ReconcileRequest,
@@ -148,6 +149,9 @@ class QueueDouble:
         if not self.lost_node:
             return {}
         return {self.lost_node: NodeAway("redis://b", 1000, "Redis at redis://b is away")}
+
+    def nodes_full(self) -> tuple[NodeFull, ...]:
+        return (NodeFull("redis://a", 900_000, 1_000_000),) if self.full else ()
 
     def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
         self._check()
