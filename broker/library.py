@@ -142,17 +142,18 @@ class Client:
         The answer has the counts and an item for each URL. Everything in the answer is durable.
         When it raises, some of the URLs may be queued: calling it again is harmless.
         """
-        added = duplicate = rejected = pending = 0
+        added = again = duplicate = rejected = pending = 0
         items: list[SeedItem] = []
         rest = iter(urls)
         while batch := tuple(islice(rest, SEEDS)):
             reply = self._broker.seed(name, SeedRequest(batch, force=force, if_changed=if_changed))
             added += reply.added
+            again += reply.again
             duplicate += reply.duplicate
             rejected += reply.rejected
             pending += reply.pending
             items += reply.items
-        return SeedReply(added, duplicate, rejected, tuple(items), pending)
+        return SeedReply(added, duplicate, rejected, tuple(items), pending, again)
 
     def status(self, name: str | None = None) -> Stats:
         """Return the state of a crawl, or of each: ``status("example").crawls[0].state``."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli.local.data_folder import holder
+from greencrawl.cli.local.data_folder import holder, in_use
 from greencrawl.cli.ui import advice
 from greencrawl.schema import settings as configuration
 from greencrawl.schema.errors import GreencrawlError, Refused, Unavailable
@@ -85,6 +85,12 @@ def answering(settings: Settings) -> BrokerClient | None:
     at = addresses(settings)
     found = client(settings, *at) if at else None
     return found if found is not None and is_ready(found) else None
+
+
+def nothing_runs(settings: Settings) -> bool:
+    """Return whether surely no process goes on with the crawls of the data folder; False if they
+    may be served by a broker elsewhere."""
+    return settings.embedded_redis and not named_broker() and not in_use(settings.data)
 
 
 def is_ready(broker: BrokerClient) -> bool:

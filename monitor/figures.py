@@ -145,7 +145,8 @@ class Figures:
             workers, twice = frontier.workers()
             rest = frontier.resting()
             away = tuple(frontier.nodes_away().values())
-            return Stats((), tuple(frontier.slowest()), *rest, away, workers, twice)
+            full = frontier.nodes_full()
+            return Stats((), tuple(frontier.slowest()), *rest, away, workers, twice, full=full)
 
         return self._shared.get("system", ask)
 

@@ -611,6 +611,9 @@ class Store(Protocol):
         A replica may answer: an outdated answer costs one fetch.
         """
 
+    def with_page(self, crawl: int, fingerprints: Sequence[int]) -> frozenset[int]:
+        """Return those of the fingerprints that have a page."""
+
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
         """Return a page's fetches, the latest first; none for a URL without a page."""
 

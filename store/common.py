@@ -259,6 +259,7 @@ class SqlStore(ABC):
     put_refusals = write(hooks.put_refusals)
     refusals = read(hooks.refusals)
     parked_shapes = scan(parked.shapes)
+    with_page = read(parked.with_page)
     put_block = write(hosts.put_block)
     lift_block = write(hosts.lift_block)
     blocks = read(hosts.blocks)

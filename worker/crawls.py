@@ -67,6 +67,9 @@ class RootStore(CrawlSource, Protocol):
     def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
         """Return fingerprint → validators of the stored page. Raises Unavailable."""
 
+    def with_page(self, crawl: int, fingerprints: Sequence[int]) -> frozenset[int]:
+        """Return those that have a page. Raises Unavailable."""
+
 
 class Outpaced(Exception):
     """Raised for a session that keeps a shorter delay than its crawl has now."""

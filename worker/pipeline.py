@@ -50,7 +50,7 @@ from greencrawl.worker.link_checker import redirect_problem, redirected
 from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
-from greencrawl.worker.refetch import asking, conditions, is_unchanged, reread
+from greencrawl.worker.refetch import asking, conditions, is_stored, is_unchanged, reread
 from greencrawl.worker.robots.cache import RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
@@ -205,8 +205,8 @@ class Pipeline:
             self._exclude(visit, task, ACTION if is_action(reason) else "scope", reason)
             return
         parked = None if task.number in visit.conditions else visit.judge.verdict(task)
-        if parked is not None:
-            crawl = visit.context.crawl.id
+        fingerprint, crawl = self._frontier.fingerprint, visit.context.crawl.id
+        if parked is not None and not is_stored(self._store, fingerprint, visit, task):
             self._writer.put(self._results.parked(visit.held, crawl, task, *parked))
             return
         asked = self._robots.group(visit, task.url)

@@ -69,6 +69,22 @@ def conditions(
     return {number: some for number, some in fields.items() if some}
 
 
+def is_stored(
+    store: RootStore, fingerprint: Callable[[str], int], visit: Visit, task: Task
+) -> bool:
+    """Return whether a task's URL has a page, so that the task asks for it again.
+
+    All tasks of the session are looked up together, once. It waits while the store is away.
+    """
+    session = visit.held.session
+    if visit.stored is None:
+        tasks = {fingerprint(one.url): one.number for one in session.tasks}
+        crawl, wanted = session.crawl, list(tasks)
+        found = until_available(lambda: store.with_page(crawl, wanted), "store")
+        visit.stored = frozenset(tasks[number] for number in found)
+    return task.number in visit.stored
+
+
 def asking(
     asked: Mapping[int, dict[str, str]], task: Task, headers: dict[str, str]
 ) -> dict[str, str]:

@@ -98,13 +98,17 @@ class PagesReply(Struct, frozen=True):
 
 
 class PageVersion(Struct, frozen=True, kw_only=True):
-    """One fetch of a page. ``digest`` is half of the body's SHA-256 in hexadecimal."""
+    """One fetch of a page. ``digest`` is half of the body's SHA-256 in hexadecimal.
+
+    The ``first`` fetch that is known counts as ``changed``.
+    """
 
     fetched_ms: int
     status: int
     changed: bool
     digest: str = ""
     body_bytes: int = 0
+    first: bool = False
 
 
 class PageReply(ListedPage, frozen=True, kw_only=True):
@@ -154,10 +158,7 @@ class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ParkedReply(Struct, frozen=True):
-    """Shapes that URLs of a crawl are parked by, those with the most first.
-
-    ``released`` are those that are never parked (again).
-    """
+    """Shapes by which URLs are parked, those with the most first; ``released`` ones never are."""
 
     items: tuple[ParkedShape, ...]
     released: tuple[str, ...] = ()
@@ -305,10 +306,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class ChangesReply(Struct, frozen=True):
-    """Some changes; ``next`` names what follows, "" if nothing does.
-
-    ``looked_at`` rows were read.
-    """
+    """Some changes, from ``looked_at`` rows; ``next`` names what follows, "" if nothing does."""
 
     items: tuple[Change, ...]
     next: str = ""

@@ -48,13 +48,13 @@ from greencrawl.broker.frontier.recovery.debts import Debts
 from greencrawl.broker.frontier.recovery.opening import Recovery, settled
 from greencrawl.broker.frontier.recovery.owner import mark_clean
 from greencrawl.broker.frontier.recovery.replay import Parts
-from greencrawl.broker.frontier.recovery.vitals import NodeVitals, look
+from greencrawl.broker.frontier.recovery.vitals import NodeVitals, look, near_limit
 from greencrawl.broker.frontier.robots import Robots
 from greencrawl.broker.frontier.scans import Scans
 from greencrawl.broker.frontier.scripts.calls import Scripts
 from greencrawl.broker.frontier.sessions import Sessions, Slowest
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Duty, Stamp
+from greencrawl.schema.records import Duty, NodeFull, Stamp
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import Store
 
@@ -79,8 +79,7 @@ class Frontier:
         duties: Duties | None = None,
         contact_seconds: float = CONTACT_SECONDS,
     ) -> None:
-        """Open the frontier; ``duties`` of this broker start and stop with it; by default its
-        own."""
+        """Open the frontier. ``duties`` (by default its own) start and stop with it."""
         self._create = create
         self._request_ms = round(request_seconds * 1000)
         self.duties = duties or Duties(store)
@@ -232,6 +231,10 @@ class Frontier:
     def full(self) -> bool:
         """Return whether some node is near its memory limit: then no further seeds are taken."""
         return self._memory.full
+
+    def nodes_full(self) -> tuple[NodeFull, ...]:
+        """Return the nodes near their limit; nodes are asked only if one is. Raises nothing."""
+        return near_limit(self.vitals()) if self.full else ()
 
     # -- life
 

@@ -182,6 +182,7 @@ def reply(store: Store, page_id: str) -> PageReply:
                 changed=one.changed,
                 digest=one.digest.hex(),
                 body_bytes=one.body_bytes,
+                first=one.first,
             )
             for one in versions
         ),

@@ -178,9 +178,9 @@ def seed(
     """Queue URLs; return one verdict each, in the order given.
 
     A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
-    Idempotent: a URL that was seen is a ``duplicate``; with ``force`` it is queued again, and with
-    ``if_changed`` as a refetch. Seeds of a node that is away are ``pending``: they are logged, and
-    queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
+    Idempotent: a URL that was seen is a ``duplicate``; with ``force`` it is queued ``again``, and
+    with ``if_changed`` as a refetch. Seeds of a node that is away are ``pending``: they are logged,
+    and queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
     logged, and is queued in time.
     """
     crawl = service.store.crawl(name)
@@ -196,7 +196,8 @@ def seed(
         admitted = admit(service, crawl, wanted, force=force)
         fresh = {item.url for item, new in zip(wanted, admitted, strict=True) if new}
         pending = {wanted[i].url for i in admitted.missed}
-    return _reply(urls, verdicts, fresh, pending)
+    again = {item.url for item in wanted} - fresh - pending if force else set()
+    return _reply(urls, verdicts, fresh, again, pending)
 
 
 def check_room(service: Service) -> None:
@@ -205,7 +206,8 @@ def check_room(service: Service) -> None:
         service.frontier.activity.set(NONE)  # check again, even if nothing else happens
         raise HttpProblem(
             429,
-            "Redis is near its memory limit: wait until URLs have been fetched, or give it more",
+            "Redis is near its memory limit: wait until URLs have been fetched, or raise its "
+            "maxmemory",
             headers={"Retry-After": str(FULL_RETRY_SECONDS)},
         )
 
@@ -356,12 +358,13 @@ def _reply(
     urls: Sequence[str | Seed],
     verdicts: Sequence[Admission | Refusal],
     fresh: set[str],
+    again: set[str],
     pending: set[str],
 ) -> SeedReply:
-    """Return an item for each given URL; if a new one was given twice, the second is a
+    """Return an item for each given URL; if one that is queued was given twice, the second is a
     duplicate."""
     items: list[SeedItem] = []
-    added = rejected = waiting = 0
+    added = repeated = rejected = waiting = 0
     for given, verdict in zip(urls, verdicts, strict=True):
         text = given if isinstance(given, str) else given.url
         if type(verdict) is Refusal:
@@ -376,7 +379,11 @@ def _reply(
             fresh.discard(verdict.url)
             added += 1
             items.append(SeedItem(text, "added"))
+        elif verdict.url in again:
+            again.discard(verdict.url)
+            repeated += 1
+            items.append(SeedItem(text, "again"))
         else:
             items.append(SeedItem(text, "duplicate"))
-    duplicate = len(items) - added - rejected - waiting
-    return SeedReply(added, duplicate, rejected, tuple(items), waiting)
+    duplicate = len(items) - added - repeated - rejected - waiting
+    return SeedReply(added, duplicate, rejected, tuple(items), waiting, repeated)

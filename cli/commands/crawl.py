@@ -27,8 +27,7 @@ from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.options import crawl_options, given
 from greencrawl.cli.ui import advice, nothing_stored, summary
-from greencrawl.cli.ui.display import moment
-from greencrawl.cli.ui.follow import End, follow, is_finished, known_at, last_look
+from greencrawl.cli.ui.follow import End, follow, is_finished, known_at, last_look, over_text
 from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.net.origins import Origins
@@ -253,7 +252,7 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
         known = _stored(job)
         again = _allowed(job)
         if known is not None and not again and _is_over(known[0], job):
-            _say(_over(known[0]))
+            _say(over_text(known[0]))
             return 0, known[1]
         processes = Processes(
             _environment(settings, address, _known(job)),
@@ -294,12 +293,6 @@ def _is_over(known: Crawl, job: Job) -> bool:
     if job.fresh or (job.stay and known.state == "resting"):
         return False
     return is_finished(known, job.wanted)
-
-
-def _over(known: Crawl) -> str:
-    if known.state == "resting":
-        return f"crawl {known.name} rests until {moment(known.wakes_ms)}; --follow waits for it"
-    return f"crawl {known.name} is finished; to crawl it again, add --fresh"
 
 
 def _of_end(job: Job, end: End | None) -> Summary | None:
@@ -384,7 +377,7 @@ def _elsewhere(job: Job) -> tuple[int, Summary | None]:
     broker = reach.required(job.settings)
     known = known_at(broker, job.wanted.name)
     if known and _is_over(known, job):
-        _say(_over(known))
+        _say(over_text(known))
         stats = broker.stats(known.name).crawls[0]
         return 0, summary.of_run(stats, (), 0.0, stats.stored)
     with on_signals() as stop:

@@ -10,7 +10,7 @@ import msgspec
 from greencrawl.cli import choose, reach
 from greencrawl.cli.crawlfile import has_scheme, with_scheme
 from greencrawl.cli.ui import advice
-from greencrawl.cli.ui.display import moment, printable
+from greencrawl.cli.ui.display import change_text, moment, printable
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.origins import Origins
@@ -86,10 +86,9 @@ def attempt_line(attempt: Attempt) -> str:
 def version_line(version: Version) -> str:
     """Return one fetch of a page as a line: when, status, size, digest, and whether it had
     changed."""
-    changed = "changed" if version.changed else "unchanged"
     digest = version.digest.hex()[:12] or "-"
     return (
-        f"{moment(version.fetched_ms)}  version {digest}, {changed}, "
+        f"{moment(version.fetched_ms)}  version {digest}, {change_text(version)}, "
         f"status {version.status}, {version.body_bytes} bytes"
     )
 

@@ -18,7 +18,7 @@ from greencrawl.cli import choose, options, reach
 from greencrawl.cli.crawlfile import with_scheme
 from greencrawl.cli.reading.source import AtBroker, InStore, one, source
 from greencrawl.cli.reading.stored import main_text
-from greencrawl.cli.ui.display import moment, printable, size
+from greencrawl.cli.ui.display import change_text, moment, printable, size
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
@@ -331,8 +331,7 @@ def described(page: PageReply) -> Iterator[str]:
 
 def version_line(version: PageVersion) -> str:
     """Return one fetch as a line."""
-    change = "changed" if version.changed else "unchanged"
     return (
         f"{moment(version.fetched_ms)}  {version.status}  {size(version.body_bytes):>8}  "
-        f"{change:<9}  {version.digest[:16]}".rstrip()
+        f"{change_text(version):<9}  {version.digest[:16]}".rstrip()
     )

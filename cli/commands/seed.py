@@ -12,8 +12,9 @@ import click
 from greencrawl.broker.client import BrokerClient
 from greencrawl.cli import choose, reach
 from greencrawl.cli.crawlfile import with_scheme
+from greencrawl.cli.ui import advice
 from greencrawl.schema.errors import Refused
-from greencrawl.schema.records import SeedReply, SeedRequest
+from greencrawl.schema.records import Crawl, SeedReply, SeedRequest
 
 BATCH = 1000
 """URLs of a request."""
@@ -36,28 +37,40 @@ def seed(
     """Add URLs to a crawl.
 
     `-` reads URLs from standard input, one a line. The command prints how many were added, were
-    there already, and were rejected. Each rejected URL goes to standard error with its reason, and
-    the exit code is then 1. Pending URLs wait for a Redis node that is away: they are kept, and
-    queued when it is back. Repeating the command changes nothing.
+    queued again, were there already, and were rejected. Each rejected URL goes to standard error
+    with its reason, and the exit code is then 1. Pending URLs wait for a Redis node that is away:
+    they are kept, and queued when it is back. Repeating the command changes nothing, unless an
+    option queues known URLs again.
     """
     broker = reach.required(reach.load(data))
-    counts = {"added": 0, "duplicate": 0, "rejected": 0, "pending": 0}
+    known = _crawl(broker, crawl)
+    counts = {"added": 0, "again": 0, "duplicate": 0, "rejected": 0, "pending": 0}
     for batch in _batches(map(with_scheme, _given(urls))):
         request = SeedRequest(batch, force=force, if_changed=if_changed)
-        try:
-            reply = _patiently(broker, crawl, request)
-        except Refused as error:
-            if error.status == NOT_FOUND:
-                choose.one(broker.crawls(), crawl)  # this names those that there are
-            raise
-        for item in reply.items:
+        for item in _patiently(broker, crawl, request).items:
             counts[item.status] += 1
             if item.status == "rejected":
                 click.echo(f"rejected {item.url}: {item.reason}", err=True)
-    if not counts["pending"]:
-        del counts["pending"]
-    click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items()))
+    said = {"again": "queued again"}
+    shown = {
+        said.get(status, status): number
+        for status, number in counts.items()
+        if number or status not in ("again", "pending")
+    }
+    click.echo(", ".join(f"{number:,} {status}" for status, number in shown.items()))
+    if limit := advice.at_limit(known.name, known.reason):
+        click.echo(advice.complete(limit), err=True)
     click.get_current_context().exit(1 if counts["rejected"] else 0)
+
+
+def _crawl(broker: BrokerClient, name: str) -> Crawl:
+    """Return the crawl of that name. Raises an error that names those that there are."""
+    try:
+        return broker.crawl(name)
+    except Refused as error:
+        if error.status == NOT_FOUND:
+            choose.one(broker.crawls(), name)
+        raise
 
 
 def _patiently(broker: BrokerClient, crawl: str, request: SeedRequest) -> SeedReply:

@@ -22,6 +22,7 @@ from greencrawl.cli.ui.display import (
     away_text,
     failed,
     failures_text,
+    full_text,
     hooks_text,
     put_off_text,
     refused_text,
@@ -32,11 +33,13 @@ from greencrawl.cli.ui.display import (
     workers_text,
 )
 from greencrawl.cli.ui.summary import failures_in
-from greencrawl.schema.records import FINISHED, Crawl, CrawlStats, Stats
+from greencrawl.schema.records import FINISHED, STOPPED, Crawl, CrawlStats, Stats
 from greencrawl.schema.settings import Settings
 from greencrawl.store.base import Store
 
 WATCH_SECONDS = 1.0
+
+IDLE = "no worker is running: run the same command again to resume a stopped crawl"
 
 OF_REDIS = ("waiting", "leased", "later")
 """Counts of a crawl that the store does not have."""
@@ -56,7 +59,9 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     """
     settings = reach.load(data)
     broker = reach.required(settings) if watch else reach.answering(settings)
+    idle = False
     if broker is None:
+        idle = reach.nothing_runs(settings)
         stats = _offline(settings, crawl)
         note = "no broker is running: the store gives the counts, but not those of waiting URLs (?)"
         click.echo(note, err=True)
@@ -68,7 +73,7 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     if as_json:
         click.echo(_json(stats, whole=broker is not None))
     else:
-        _console().print(table(stats, whole=broker is not None), highlight=False)
+        _console().print(table(stats, whole=broker is not None, idle=idle), highlight=False)
 
 
 def _json(stats: Stats, *, whole: bool) -> str:
@@ -86,12 +91,13 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=160)
 
 
-def table(stats: Stats, *, whole: bool = True) -> RenderableType:
+def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> RenderableType:
     """Make a row for each crawl, then the slowest hosts. Numbers that may be higher are marked
     ``>=``.
 
     Unless they are ``whole``, numbers that only Redis knows are question marks, except for a crawl
-    that is done.
+    that is done. If all is ``idle``, no process goes on with a crawl: one that is not done has
+    stopped, as its summary said.
     """
     rows = Table(box=None, pad_edge=False)
     # The last two are rarely needed, and would not fit into 80 columns beside the others.
@@ -102,7 +108,8 @@ def table(stats: Stats, *, whole: bool = True) -> RenderableType:
         rows.add_column(name, justify="right", no_wrap=True)
     least = ">=" if stats.away else ""  # what is on a node that is away is not counted
     for one in stats.crawls:
-        state = f"{one.state} ({one.reason})" if one.reason else one.state
+        state: str = STOPPED if idle and one.state == "active" else one.state
+        state = f"{state} ({one.reason})" if one.reason else state
         known = whole or one.reason == FINISHED
         waiting = [f"{least}{getattr(one, name):,}" if known else "?" for name in OF_REDIS]
         more = [f"{least}{getattr(one, name):,}" for name in spare]
@@ -134,13 +141,21 @@ def table(stats: Stats, *, whole: bool = True) -> RenderableType:
     ]
     kept = [Text(f"{one.crawl}: {text}") for one in stats.crawls if (text := withheld_text(one))]
     again = [Text(f"{one.crawl}: {text}") for one in stats.crawls for text in again_texts(one)]
+    limits = [
+        Text(advice.complete(text))
+        for one in stats.crawls
+        if (text := advice.at_limit(one.crawl, one.reason))
+    ]
     refused = [Text(f"{one.crawl}: {refused_text(one)}") for one in stats.crawls if one.refused]
     slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
     away = [Text(away_text(one)) for one in stats.away]
     workers = [Text(text)] if (text := workers_text(stats)) else []
+    if idle and any(one.state == "active" for one in stats.crawls):
+        workers.append(Text(IDLE))
+    full = [Text(full_text(one)) for one in stats.full]
     alerts = [Text(alert_text(one), style="yellow") for one in stats.alerts]
-    tail = [*hooks, *rewritten, *kept, *refused, *rest, *away, *alerts]
+    tail = [*limits, *hooks, *rewritten, *kept, *refused, *rest, *away, *full, *alerts]
     return Group(rows, *failures, slowest, *workers, *again, *put_off, *tail)
 
 

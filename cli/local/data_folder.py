@@ -78,6 +78,11 @@ def holder(data: Path) -> FolderHolder | None:
         return None  # it has not written it yet
 
 
+def in_use(data: Path) -> bool:
+    """Return whether a command, or a broker with an embedded Redis, uses ``data`` now."""
+    return any(file_lock.holder(data / lock) is not None for lock in (LOCK, REDIS_LOCK))
+
+
 def await_broker(
     data: Path, stopping: Event, say: Callable[[str], None], seconds: float = ORPHAN_SECONDS
 ) -> None:

@@ -14,6 +14,9 @@ import sys
 from contextvars import ContextVar
 from pathlib import Path
 
+LIMITS = ("max_pages", "max_bytes", "max_seconds")
+"""Reasons of crawls that ended at a limit."""
+
 _CALLED = "_GREENCRAWL_CALLED"
 """The launcher of a checkout says in it how a person called it."""
 _COMMAND = re.compile(r"`greencrawl ([^`]*)`")
@@ -43,6 +46,17 @@ def data_option(data: Path) -> str:
 def to_export(name: str, data: Path) -> str:
     """Return the command that exports the crawl, as it can be typed here."""
     return f"{command()} export {name}{data_option(data)} -o {name}.jsonl"
+
+
+def at_limit(crawl: str, reason: str) -> str:
+    """Say how to raise the limit at which a crawl ended; "" if its ``reason`` names none."""
+    if reason not in LIMITS:
+        return ""
+    return (
+        f"{crawl} has reached its {reason}; to go on, run the same command with a greater "
+        f"--{reason.replace('_', '-')}, or while a broker runs, "
+        f"`greencrawl set {crawl} {reason}=N` and `greencrawl resume {crawl}`"
+    )
 
 
 def complete(text: str) -> str:

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from greencrawl.broker.api.messages import PageVersion
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import (
     WITHHELD,
@@ -20,8 +21,10 @@ from greencrawl.schema.records import (
     HookCount,
     HostState,
     NodeAway,
+    NodeFull,
     PutOff,
     Stats,
+    Version,
 )
 
 PLAIN_SECONDS = 5.0
@@ -58,6 +61,16 @@ def away_text(node: NodeAway) -> str:
     return f"{printable(node.why)}; not counted{since}: its hosts wait, all others go on"
 
 
+def full_text(node: NodeFull) -> str:
+    """Say that a Redis node is at or near its memory limit, and what to set."""
+    near = "near" if node.used_bytes < node.limit_bytes else "at"
+    return (
+        f"Redis at {printable(node.node)} is {near} its memory limit: it uses "
+        f"{size(node.used_bytes)} of {size(node.limit_bytes)}; new URLs wait in the store, and "
+        "seeds are refused; if that lasts, set its maxmemory higher"
+    )
+
+
 def alert_text(alert: Alert) -> str:
     """Return an open alert, and since when."""
     return f"alert: {printable(alert.text)} ({alert.kind}, since {moment(alert.since_ms)})"
@@ -88,6 +101,11 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def change_text(version: PageVersion | Version) -> str:
+    """Return whether a fetch is the first that is known of its page, or has changed it."""
+    return "first" if version.first else "changed" if version.changed else "unchanged"
 
 
 def failures_text(failures: dict[str, int]) -> str:

@@ -18,7 +18,15 @@ from greencrawl.broker.client import BrokerClient
 from greencrawl.cli.local.processes import Processes, frozen_text
 from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.ui import advice, summary
-from greencrawl.cli.ui.display import Display, away_text, printable, refused_text, rest_text
+from greencrawl.cli.ui.display import (
+    Display,
+    away_text,
+    full_text,
+    moment,
+    printable,
+    refused_text,
+    rest_text,
+)
 from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
@@ -180,10 +188,13 @@ def follow(
             elif note or resting:
                 note = ask(lambda: _blocked(broker, wanted)) or note
                 note = note or (ask(lambda: _first(broker, wanted)) or "") + ALL_REST
+            if stats.full:
+                note = full_text(stats.full[0])
             if stats.away:
                 note = away_text(stats.away[0])
             note = still() or note
             key = "crash" if note and note == rest_text(stats) else ""
+            key = "full" if stats.full and note == full_text(stats.full[0]) else key
             key = "waits" if note.endswith((ONLY_RETRIES, ALL_REST)) else key
             display.note(advice.complete(note), key)
             ended = not end.stopped and not (stay and end.rests)
@@ -284,3 +295,11 @@ def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
     rests = crawl.state == "resting" and crawl.wakes_ms > epoch_ms()
     ended = rests or (crawl.state == "done" and crawl.reason != STOPPED)
     return ended and crawl.options == convert(fields, CrawlOptions)
+
+
+def over_text(known: Crawl) -> str:
+    """Say why the command that made a crawl does nothing now, and what would go on with it."""
+    if known.state == "resting":
+        return f"crawl {known.name} rests until {moment(known.wakes_ms)}; --follow waits for it"
+    finished = f"crawl {known.name} is finished; to crawl it again, add --fresh"
+    return advice.at_limit(known.name, known.reason) or finished

@@ -17,6 +17,7 @@ from greencrawl.cli.ui.display import (
     failed,
     failures_text,
     hooks_text,
+    moment,
     put_off_text,
     size,
     withheld,
@@ -37,8 +38,10 @@ class HostTime(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a crawl.
 
-    ``seconds`` and ``pages_per_second`` are of this run of the command; everything else is of the
-    whole crawl. ``pages`` are those with a 2xx status.
+    ``seconds`` and ``pages_per_second`` are of this run of the command, 0 if it only looked;
+    everything else is of the whole crawl. ``pages`` are those with a 2xx status. ``started_ms`` and
+    ``finished_ms`` (epoch) are the first start and the last end of a crawl that was not run, else
+    0: in between it may have been stopped for long.
 
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
     broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),
@@ -76,6 +79,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     withheld: dict[str, int] = msgspec.field(default_factory=dict)
     hooks: tuple[HookCount, ...] = ()
     refused: tuple[HookRefusal, ...] = ()
+    started_ms: int = 0
+    finished_ms: int = 0
 
 
 SLOWEST = 5
@@ -146,12 +151,10 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
 def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
     """Make the summary of a crawl that is not running, from the store alone.
 
-    ``seconds`` are those from its first start to its end, 0 before its end. ``failures`` count
-    final states without parked ones; how many URLs wait is not known without the frontier (0).
+    ``failures`` count final states without parked ones; how many URLs wait is not known without the
+    frontier (0).
     """
     failures = failures_in(store, crawl)
-    ran = crawl.finished_ms - crawl.started_ms
-    seconds = ran / 1000 if crawl.started_ms and ran > 0 else 0.0
     counts = store.counts(crawl.id)
     return Summary(
         crawl=crawl.name,
@@ -159,8 +162,8 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
         reason=crawl.reason,
         pages=counts["pages"],
         bytes=counts["bytes"],
-        seconds=seconds,
-        pages_per_second=round(counts["pages"] / seconds, 3) if seconds else 0.0,
+        seconds=0.0,
+        pages_per_second=0.0,
         failures=failures,
         gone=counts["gone"],
         dead=counts["dead"],
@@ -172,6 +175,8 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
         export=export,
         parked=counts["parked"],
         hooks=tuple(store.hook_counts(crawl.id)),
+        started_ms=crawl.started_ms,
+        finished_ms=crawl.finished_ms,
     )
 
 
@@ -217,13 +222,16 @@ def show(summary: Summary, console: Console) -> None:
         ("crawl", summary.crawl),
         ("state", f"{summary.state}{because}"),
         ("pages", f"{summary.pages:,}, {size(summary.bytes)}"),
-        ("time", f"{duration(summary.seconds)}, {summary.pages_per_second:.1f} pages/s"),
+        *_times(summary),
         ("not stored", _not_stored(summary)),
         ("failures", failures_text(summary.failures)),
         ("slowest hosts", _hosts_text(summary.slowest_hosts)),
     ]
     if summary.waiting:
-        rows.insert(3, ("still to do", f"{summary.waiting:,} URLs"))
+        more = ""
+        if summary.reason in advice.LIMITS:
+            more = f"; a greater --{summary.reason.replace('_', '-')} goes on"
+        rows.insert(3, ("still to do", f"{summary.waiting:,} URLs{more}"))
     if summary.parked:
         command = advice.complete(f"`greencrawl traps {summary.crawl}`")
         rows.append(("parked", f"{summary.parked:,} URLs; see {command}"))
@@ -244,6 +252,15 @@ def show(summary: Summary, console: Console) -> None:
     for name, text in rows:
         table.add_row(name, Text(text))
     console.print(table, highlight=False)
+
+
+def _times(summary: Summary) -> list[tuple[str, str]]:
+    """Return the time of this run, or if it only looked, when the crawl began and ended."""
+    if summary.seconds:
+        rate = f"{summary.pages_per_second:.1f} pages/s"
+        return [("time", f"{duration(summary.seconds)} in this run, {rate}")]
+    times = ("began", summary.started_ms), ("ended", summary.finished_ms)
+    return [(name, moment(ms)) for name, ms in times if ms]
 
 
 def _not_stored(summary: Summary) -> str:

@@ -45,6 +45,7 @@ from greencrawl.schema.records.host import (
     HostReport as HostReport,
     HostState as HostState,
     NodeAway as NodeAway,
+    NodeFull as NodeFull,
     Purge as Purge,
     PutOff as PutOff,
 )

@@ -91,6 +91,17 @@ class NodeAway(Struct, frozen=True):
     why: str
 
 
+class NodeFull(Struct, frozen=True):
+    """A Redis node at or near its memory limit (``maxmemory``), and the bytes that it uses.
+
+    It takes no seeds; new URLs wait in the store.
+    """
+
+    node: str
+    used_bytes: int
+    limit_bytes: int
+
+
 class Purge(Struct, frozen=True, kw_only=True):
     """A deletion under way: of a crawl, or of the waiting tasks of one host in it.
 

@@ -32,10 +32,13 @@ class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class SeedItem(Struct, frozen=True, omit_defaults=True):
-    """The result for a URL; ``reason`` says why it was rejected."""
+    """The result for a URL; ``reason`` says why it was rejected.
+
+    ``again``: the crawl knew it, and it is queued again.
+    """
 
     url: str
-    status: Literal["added", "duplicate", "rejected", "pending"]
+    status: Literal["added", "again", "duplicate", "rejected", "pending"]
     reason: str = ""
 
 
@@ -50,6 +53,7 @@ class SeedReply(Struct, frozen=True):
     rejected: int
     items: tuple[SeedItem, ...]
     pending: int = 0
+    again: int = 0
 
 
 class SeedBatch(Struct, frozen=True, kw_only=True):

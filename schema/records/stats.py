@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from greencrawl.schema.records.crawl import CrawlState
-from greencrawl.schema.records.host import HostState, NodeAway
+from greencrawl.schema.records.host import HostState, NodeAway, NodeFull
 from greencrawl.schema.records.lease import HookRefusal
 from greencrawl.schema.records.recrawl import Period, Round
 from greencrawl.schema.records.stored import Attempt, HookCount, Version
@@ -142,7 +142,8 @@ class Stats(Struct, frozen=True):
 
     ``rest_hosts`` counts hosts with an open session when a worker's process died. They rest for
     ``rest_seconds`` at most, until no request of that process can be under way any more. ``away``
-    are Redis nodes that do not answer: what they hold is not counted.
+    are Redis nodes that do not answer: what they hold is not counted. ``full`` are those that are
+    near their memory limit.
 
     ``workers`` counts the worker processes that reported within a minute, None if that is not
     known. ``claimed_twice`` are names that two worker processes have: the earlier one waits for the
@@ -157,6 +158,7 @@ class Stats(Struct, frozen=True):
     workers: int | None = None
     claimed_twice: tuple[str, ...] = ()
     alerts: tuple[Alert, ...] = ()
+    full: tuple[NodeFull, ...] = ()
 
 
 class UrlState(Struct, frozen=True, kw_only=True):

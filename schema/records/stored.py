@@ -153,7 +153,8 @@ class Check(Struct, frozen=True, kw_only=True):
 class Version(Struct, frozen=True, kw_only=True):
     """One fetch of a page, past or present: its time, its status, and whether the page had changed.
 
-    ``digest`` is as in :class:`StoredPage`; the first version of a page counts as changed.
+    ``digest`` is as in :class:`StoredPage`. The first version that is known of a page counts as
+    changed, and is marked as ``first``.
     """
 
     fetched_ms: int
@@ -161,6 +162,7 @@ class Version(Struct, frozen=True, kw_only=True):
     changed: bool
     digest: bytes = b""
     body_bytes: int = 0
+    first: bool = False
 
 
 class PageFilter(Struct, frozen=True, kw_only=True):

@@ -384,7 +384,7 @@ class MysqlStore(SqlStore):
         return [
             Version(
                 fetched_ms=fetched_ms, status=status, digest=digest, body_bytes=size,
-                changed=digest != older,
+                changed=digest != older, first=older is None,
             )
             for (fetched_ms, status, digest, size), older in zip(found, before, strict=True)
         ][:limit]  # fmt: skip

@@ -29,6 +29,13 @@ def holds(released: Sequence[str], shape: str) -> bool:
     return shape in released or EVERY_SHAPE in released
 
 
+def with_page(db: Db, crawl: int, fingerprints: Sequence[int]) -> frozenset[int]:
+    """See ``Store.with_page``: a URL that has a page is not parked."""
+    wanted = ", ".join("?" * len(fingerprints))
+    sql = f"SELECT fingerprint FROM pages WHERE crawl = ? AND fingerprint IN ({wanted})"
+    return frozenset(number for (number,) in found(db, sql, (crawl, *fingerprints)))
+
+
 def shapes(db: Db, crawl: int, limit: int = 100) -> list[ParkedShape]:
     """See ``Store.parked_shapes``. It counts in an index, and reads one row for each shape."""
     index = "finals_parked" if is_sqlite(db) else "finals_by_shape"

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from greencrawl.cli import reach
 from greencrawl.cli.commands import crawl as crawling
 from greencrawl.cli.commands.operate import removed_text
+from greencrawl.cli.local.data_folder import held
 from greencrawl.cli.main import greencrawl, main
 from greencrawl.schema.errors import Refused
 from greencrawl.schema.net.suffixes import SUFFIXES
@@ -200,6 +201,12 @@ def test_status_without_a_broker_counts_stored_pages(
     assert "example" in out
     assert "no broker is running" in err
     assert "timeout 1" in out, "as the summary counts them"
+    assert "run the same command again to resume" in out
+    states = [line.split()[1] for line in out.splitlines() if line.startswith("example ")]
+    assert states == ["stopped"], "as the summary calls it"
+    with held(filled, "crawl", "http://127.0.0.1:1"):
+        _, out, _ = run(capsys, "status", "--data", str(filled))
+    assert ("stopped" in out, "again to resume" in out) == (False, False), "it may go on"
     code, out, _ = run(capsys, "status", "--json", "--data", str(filled))
     (one,) = json.loads(out)["crawls"]
     assert code == 0
@@ -380,7 +387,7 @@ def test_explain_lists_the_versions_of_a_page_that_was_fetched_again(
     assert out.splitlines()[1:] == [
         f"  1970-01-03 00:00:00 UTC  version {digest}, unchanged, status 200, 3 bytes",
         f"  1970-01-02 00:00:00 UTC  version {digest}, changed, status 200, 3 bytes",
-        "  1970-01-01 00:00:00 UTC  version -, changed, status 200, 0 bytes",
+        "  1970-01-01 00:00:00 UTC  version -, first, status 200, 0 bytes",
     ]
 
 

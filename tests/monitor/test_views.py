@@ -211,6 +211,13 @@ def test_crawls_that_may_know_a_url_are_counted_while_redis_is_away(admin: Desk)
     assert "section class" not in html
 
 
+def test_the_overview_names_a_full_node_and_says_what_to_set(admin: Desk) -> None:
+    admin.queue.full = True
+    html = admin.get("/monitor/").text
+    assert "Redis node redis://a is near its memory limit: it uses 900" in html
+    assert "give the node a greater maxmemory" in html
+
+
 def test_attempts_of_a_url_are_listed_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
     url = f"{HOST}d2"
     tried = Attempt(

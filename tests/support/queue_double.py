@@ -30,6 +30,7 @@ from greencrawl.schema.records import (
     LeaseReply,
     LeaseRequest,
     NodeAway,
+    NodeFull,
     NodeRepair,
     ReconcileReply,
     ReconcileRequest,
@@ -132,8 +133,8 @@ class QueueDouble:
             if i in missed:
                 flags.append(False)
                 continue
-            flags.append(force or item.url not in seen)
-            if flags[-1]:
+            flags.append(item.url not in seen)
+            if force or flags[-1]:
                 seen.append(item.url)
         before = self.sums.get(crawl_id) or Sums()
         self.sums[crawl_id] = replace(before, admitted=len(seen), waiting=len(seen))
@@ -148,6 +149,9 @@ class QueueDouble:
         if not self.lost_node:
             return {}
         return {self.lost_node: NodeAway("redis://b", 1000, "Redis at redis://b is away")}
+
+    def nodes_full(self) -> tuple[NodeFull, ...]:
+        return (NodeFull("redis://a", 900_000, 1_000_000),) if self.full else ()
 
     def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
         self._check()

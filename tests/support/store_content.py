@@ -42,10 +42,12 @@ def month(year: int, number: int, day: int = 15) -> int:
     return int(datetime(year, number, day, 12, tzinfo=UTC).timestamp() * 1000)
 
 
-def version(fetched_ms: int, body: bytes, *, changed: bool, status: int = 200) -> Version:
+def version(
+    fetched_ms: int, body: bytes, *, changed: bool, first: bool = False, status: int = 200
+) -> Version:
     return Version(
         fetched_ms=fetched_ms, status=status, changed=changed, digest=digest(body),
-        body_bytes=len(body),
+        body_bytes=len(body), first=first,
     )  # fmt: skip
 
 
@@ -187,6 +189,8 @@ class ContentContract:
             6: Validators('"b"'),
         }
         assert store.validators(crawl, [7]) == {}
+        assert store.with_page(crawl, [7, 6, 5, 4, 3, 2, 1]) == {1, 2, 4, 5, 6}, "of any status"
+        assert store.with_page(other, [1, 2]) == frozenset()
 
     def test_an_unchanged_page_stays_and_is_stamped_anew(self, store: Store, crawl: int) -> None:
         known = page(crawl, 1, body=b"one", links=links("http://a/"))
@@ -281,7 +285,9 @@ class ContentContract:
     def test_a_page_that_was_fetched_once_has_one_version(self, store: Store, crawl: int) -> None:
         assert store.history(crawl, 1) == []
         store.commit(Commit([page(crawl, 1, 1000, body=b"one", status=404)]))
-        assert store.history(crawl, 1) == [version(1000, b"one", changed=True, status=404)]
+        assert store.history(crawl, 1) == [
+            version(1000, b"one", changed=True, first=True, status=404)
+        ]
         assert store.history(crawl, 2) == []
 
     def test_the_history_of_a_page_tells_which_fetches_found_another_body(
@@ -293,7 +299,7 @@ class ContentContract:
             version(4000, b"a", changed=True),
             version(3000, b"b", changed=True),
             version(2000, b"a", changed=False),
-            version(1000, b"a", changed=True),
+            version(1000, b"a", changed=True, first=True),
         ]
         assert store.history(crawl, 1) == expected
         assert store.history(crawl, 1, limit=2) == expected[:2]
@@ -319,7 +325,7 @@ class ContentContract:
     def test_all_versions_of_a_page_in_one_commit_are_kept(self, store: Store, crawl: int) -> None:
         store.commit(Commit([page(crawl, 1, n, body=b"%d" % n) for n in (1000, 3000, 2000)]))
         assert store.history(crawl, 1) == [
-            version(n, b"%d" % n, changed=True) for n in (3000, 2000, 1000)
+            version(n, b"%d" % n, changed=True, first=n == 1000) for n in (3000, 2000, 1000)
         ]
         assert body(store, crawl, 1) == b"3000"
 
@@ -331,7 +337,7 @@ class ContentContract:
         for n in range(3):
             assert store.history(crawl, n) == [
                 version(2000, b"two", changed=True),
-                version(1000, b"one", changed=True),
+                version(1000, b"one", changed=True, first=True),
             ]
             assert body(store, crawl, n) == b"two"
 

@@ -155,6 +155,9 @@ class Stores:
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         return self.stored.get(fingerprint)
 
+    def with_page(self, crawl: int, fingerprints: Sequence[int]) -> frozenset[int]:
+        return frozenset(fingerprints) & self.stored.keys()
+
     def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
         known = [number for number in fingerprints if number in self.stored]
         return {number: Validators(self.stored[number].headers["etag"]) for number in known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -32,6 +33,9 @@ class Pages:
     def __init__(self, known: dict[int, Validators]) -> None:
         self.known = known
         self.asked: list[list[int]] = []
+
+    def with_page(self, crawl: int, fingerprints: Sequence[int]) -> frozenset[int]:
+        raise AssertionError("nothing is parked")
 
     def validators(self, crawl: int, fingerprints: list[int]) -> dict[int, Validators]:
         self.asked.append(fingerprints)

@@ -74,6 +74,8 @@ class Visit:
         """The present page may have this many bytes, even if the crawl's pages may not."""
         self.conditions: Mapping[int, dict[str, str]] = {}
         """Number of a task → header fields that ask only for a changed page."""
+        self.stored: frozenset[int] | None = None
+        """Numbers of tasks whose URLs have a page; None until somebody looks."""
         self.judge = NO_JUDGE
         """Decides which URLs are parked, and learns from pages."""
 

@@ -131,7 +131,8 @@ def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery)
     """Queue URLs of a crawl: JSON, NDJSON (a URL or a seed a line), or plain lines of URLs.
 
     The answer comes when all are durable, and queued except those that are ``pending``: these wait
-    for a Redis node that is away. Idempotent: a URL that was seen is a duplicate.
+    for a Redis node that is away. Idempotent: a URL that was seen is a ``duplicate``, unless
+    ``force`` or ``if_changed`` queues it ``again``.
     """
     if_changed = body.if_changed or query.if_changed
     force = body.force or query.force or if_changed

@@ -50,7 +50,7 @@ def get_stats(service: Service, query: StatsQuery) -> Stats:
     """Get counters of one crawl or of all, the slowest hosts, resting hosts, workers, and alerts.
 
     These are counters: nothing is scanned. A Redis node that does not answer is not counted;
-    ``away`` names it.
+    ``away`` names it. ``full`` names nodes near their memory limit.
     """
     store = service.store
     crawls = store.crawls() if query.crawl is None else [store.crawl(query.crawl)]
@@ -60,7 +60,8 @@ def get_stats(service: Service, query: StatsQuery) -> Stats:
     away = tuple(service.frontier.nodes_away().values())
     workers, twice = service.frontier.workers()
     alerts = tuple(watching.open_alerts(service))
-    return Stats(counters, slowest, *rest, away, workers, twice, alerts)
+    full = service.frontier.nodes_full()
+    return Stats(counters, slowest, *rest, away, workers, twice, alerts, full)
 
 
 def get_health(service: Service) -> Health:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from greencrawl.broker.frontier.nodes import memory
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.recovery.opening import Recovery
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import NodeRepair
+from greencrawl.schema.records import NodeFull, NodeRepair
 
 
 class NodeVitals(Struct, frozen=True, kw_only=True):
@@ -47,3 +49,8 @@ def look(node: Node, recovery: Recovery) -> NodeVitals:
         full=node.full,
         repair=recovery.report(node),
     )
+
+
+def near_limit(known: Iterable[NodeVitals]) -> tuple[NodeFull, ...]:
+    """Return the nodes near their memory limit."""
+    return tuple(NodeFull(one.node, one.used_bytes, one.limit_bytes) for one in known if one.full)

@@ -92,7 +92,7 @@ def seed(look: Look, form: Form) -> Goto | Shown:
     reply = seeding.seed(look.service, name, urls, force)
     if reply.rejected or reply.pending:
         return Shown("seeded", _of_reply(look, reply))
-    queued = reply.added + (reply.duplicate if force else 0)
+    queued = reply.added + reply.again
     return Goto(place(name), "seeded" if queued else "seeds_known", queued)
 
 

@@ -98,7 +98,7 @@ def again(look: Look, form: Form) -> Goto:
     return Goto(
         f"/monitor/failures?{urlencode({'crawl': name})}",
         "hook_again",
-        reply.added + reply.duplicate,
+        reply.added + reply.again,
     )
 
 

@@ -220,6 +220,7 @@ def history(
         Version(
             fetched_ms=fetched_ms, status=status, digest=digest, body_bytes=size,
             changed=place + 1 == len(found) or not digest or found[place + 1][3] != digest,
+            first=place + 1 == len(found),
         )
         for place, (fetched_ms, status, size, digest) in enumerate(found[:limit])
     ]  # fmt: skip

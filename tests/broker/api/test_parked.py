@@ -60,7 +60,7 @@ def test_a_release_queues_the_urls_reopens_the_crawl_and_tells_the_partitions(
     told: list[Crawl] = []
     monkeypatch.setattr(api.queue, "put_crawl", told.append)
     assert release(api, shape=DAYS).json == {
-        "added": 2, "duplicate": 0, "rejected": 0, "items": [], "pending": 0,
+        "added": 2, "duplicate": 0, "rejected": 0, "items": [], "pending": 0, "again": 0,
     }  # fmt: skip
     crawl = api.store.crawl(1)
     assert (crawl.state, crawl.released, crawl.revision) == ("active", (DAYS,), 2)

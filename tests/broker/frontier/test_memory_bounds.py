@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from greencrawl.broker.api.handlers.state import get_stats
+from greencrawl.broker.api.messages import StatsQuery
 from greencrawl.broker.frontier import Frontier, Mode
 from greencrawl.broker.frontier.leasing import SESSION_LIFE_SECONDS
 from greencrawl.broker.frontier.nodes import keys, memory
+from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import (
     Admission,
     CloseItem,
@@ -101,6 +104,18 @@ def test_a_robots_txt_file_that_is_put_again_counts_once(
     assert frontier.robots_get("http://h") == b"y" * 1000
     assert not frontier.robots_put("http://h", b"z" * 2_000_000, 3600)
     assert frontier.robots_get("http://h") == b"y" * 1000
+
+
+def test_the_counters_name_a_node_that_may_have_less_memory_than_it_uses(
+    frontier: Frontier, server: RedisServer, store: Store
+) -> None:
+    service = Service(frontier, store, duties=frontier.duties)
+    assert get_stats(service, StatsQuery()).full == ()
+    fill(server)
+    frontier.watch_memory()
+    (full,) = get_stats(service, StatsQuery()).full
+    assert full.node == server.url
+    assert full.used_bytes > full.limit_bytes == server.client.info("memory")["maxmemory"]
 
 
 @pytest.mark.parametrize("at", ["near", "limit"])

@@ -113,9 +113,13 @@ def test_a_crawl_with_an_unknown_normalise_rule_is_refused(api: Api) -> None:
 def test_force_queues_urls_that_were_seen(api: Api) -> None:
     body = {"urls": ["https://a.example/x"]}
     api.call("POST", PATH, body)
-    assert statuses(api.call("POST", PATH, {**body, "force": True})) == ["added"]
+    twice = {"urls": [*body["urls"] * 2, "https://a.example/new"], "force": True}
+    answer = api.call("POST", PATH, twice)
+    assert statuses(answer) == ["again", "duplicate", "added"]
+    assert [answer.json[name] for name in ("again", "duplicate", "added")] == [1, 1, 1]
     again = api.call("POST", PATH + "?force=true", b"https://a.example/x", headers=NDJSON)
-    assert statuses(again) == ["added"]
+    assert statuses(again) == ["again"]
+    assert api.queue.seen[1].count("https://a.example/x") == 3
 
 
 def test_a_seed_that_cannot_be_fetched_is_rejected_with_its_reason(api: Api) -> None:

@@ -321,6 +321,8 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(
     done = len(site.requests)
     made = summary(command.folder / "s.json")
     assert (made["state"], made["reason"]) == ("stopped", "")
+    said = command.here("status")[1]
+    assert "run the same command again to resume" in said, said
     assert command.here("export", "-o", str(command.folder / "x.jsonl"))[0] == 0
     lines = [json.loads(line) for line in (command.folder / "x.jsonl").open()]
     assert made["pages"] == sum(line.get("status") == 200 for line in lines)
@@ -380,11 +382,18 @@ def test_a_crawl_that_ended_at_its_page_limit_goes_on_without_the_limit(
     command: Command, site: Site, root: str
 ) -> None:
     arguments = ("crawl", root, "--delay", "0.01", "--processes", "1", "--summary", "s.json")
-    code, _, err = command.run(*arguments, "--max-pages", "5")
+    code, out, err = command.run(*arguments, "--max-pages", "5")
     assert code == 0, err
     made = summary(command.folder / "s.json")
     assert (made["state"], made["reason"]) == ("done", "max_pages")
     assert made["waiting"] > 0
+    assert "URLs; a greater --max-pages goes on" in out
+    for again in (("status",), (*arguments[:-2], "--max-pages", "5")):
+        _, out, err = command.here(*again)
+        said = " ".join((out + err).split())
+        assert "has reached its max_pages; to go on, run the same command with a greater" in said
+        assert f"`greencrawl set {made['crawl']} max_pages=N" in said
+        assert "--fresh" not in said
     code, _, err = command.run(*arguments)
     assert code == 0, err
     assert summary(command.folder / "s.json")["pages"] == 31
@@ -449,6 +458,11 @@ def test_commands_work_with_the_broker_of_greencrawl_up(
     assert command.here("delete", "x")[0] == 1, "nobody has said yes"
     stats = json.loads(command.here("status", "--json")[1])
     assert stats["crawls"][0]["stored"] == 31
+    assert command.here("set", "x", "max_pages=5")[0] == 0
+    _, out, _ = command.here("seed", "x", root, f"{root}new2", "--force")
+    assert out == "1 added, 1 queued again, 0 duplicate, 0 rejected\n"
+    until(lambda: "has reached its max_pages" in command.here("status")[1], "it ends at its limit")
+    assert "has reached its max_pages" in command.here("seed", "x", f"{root}new3")[2]
 
     up.send_signal(signal.SIGINT)
     code, _, err = end(up)

@@ -67,3 +67,12 @@ def test_diff_compares_with_an_empty_version(
     fetched(data, b"", b"<p>two")
     assert diff(data) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "+two"
+
+
+def test_versions_names_the_first_fetch_as_such(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetched(data, b"one", b"one", b"two")
+    assert main(["versions", URL, "--data", str(data)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-2] for line in lines] == ["changed", "unchanged", "first"]

@@ -17,6 +17,7 @@ from greencrawl.schema.records import (
     HookRefusal,
     HostState,
     NodeAway,
+    NodeFull,
     Stats,
 )
 
@@ -257,6 +258,16 @@ def test_status_says_that_no_worker_is_running_and_that_two_hosts_share_an_id() 
     both = text(Stats((waits,), workers=0, claimed_twice=("w-0", "w-1")))
     assert both.startswith("no worker is running")
     assert "worker id claimed twice: w; give" in both
+
+
+def test_status_names_a_full_node_and_what_to_set() -> None:
+    for used, near in ((900_000, "near"), (2_200_000, "at")):
+        full = NodeFull("redis://10.0.0.7:6379", used, 1_000_000)
+        out = io.StringIO()
+        Console(file=out, width=240).print(status.table(Stats((), full=(full,))))
+        assert f"Redis at redis://10.0.0.7:6379 is {near} its memory limit: it" in out.getvalue()
+        assert f"{used / 1000:.1f} kB" in out.getvalue() or "2.2 MB of 1.0 MB" in out.getvalue()
+        assert "set its maxmemory higher" in out.getvalue()
 
 
 def test_hosts_that_rest_after_a_crash_are_reported_once_without_a_terminal() -> None:

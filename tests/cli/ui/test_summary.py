@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +117,16 @@ def test_a_crawl_that_is_not_running_is_summed_up_from_the_store(
     made = summary.of_store(store, crawl, "sqlite:///x", "greencrawl export example")
     assert made.failures == {"gone": 1, "robots": 1, "timeout": 1}
     assert (made.pages, made.hosts, made.seconds, made.parked) == (2, 1, 0.0, 1)
+
+
+def test_the_time_between_two_runs_is_not_shown_as_time_of_work(store: Store, crawl: Crawl) -> None:
+    ended = replace(crawl, started_ms=86_400_000, finished_ms=3 * 86_400_000)
+    made = summary.of_store(store, ended, "sqlite:///x", "greencrawl export example")
+    assert (made.seconds, made.pages_per_second) == (0.0, 0.0)
+    out = io.StringIO()
+    summary.show(made, Console(file=out, width=120))
+    assert "pages/s" not in out.getvalue()
+    assert re.search(r"began +1970-01-02 .*\nended +1970-01-04 ", out.getvalue())
 
 
 def test_the_summary_table_shows_counts_failures_and_the_next_commands(

@@ -62,6 +62,16 @@ def test_another_worker_knows_a_trap_from_the_record_of_the_host(world: World) -
     assert world.site.pages[-1] == "http://h/item/45", "nothing is known without it"
 
 
+def test_a_stored_page_of_a_trap_is_fetched_again_and_its_shape_stays_parked(world: World) -> None:
+    pipeline, stores = world.pipeline(), world.stores
+    run(world, 0, 20, pipeline)
+    first = list(world.site.pages)
+    pages = [result.page for result in stores.results if result.page is not None]
+    stores.stored.update((page.fingerprint, page) for page in pages)
+    run(world, 0, 20, pipeline)
+    assert world.site.pages == first * 2, "as --fresh asks for them; others are parked"
+
+
 def test_a_seed_is_fetched_whatever_its_shape(world: World) -> None:
     pipeline = world.pipeline()
     run(world, 0, 20, pipeline)
