@@ -111,14 +111,14 @@ class App:
                 return
             if view.admin and not look.session.may_change:
                 raise NotAllowed("refused.view")
-            alone = look.query.get("part") == "1" and view.part is not None
-            fresh = alone or "said" in look.query or _reloads(request)
+            part_only = look.query.get("part") == "1" and view.part is not None
+            fresh = part_only or "said" in look.query or _reloads(request)
             seconds = SECONDS if fresh else LOADED_SECONDS
-            if not alone and self._pages.comes_later(view, look, seconds):
+            if not part_only and self._pages.comes_later(view, look, seconds):
                 response.stream = self._pages.in_two(view, look, seconds)
                 return
             drawn = self._pages.part(view, look, seconds) if view.part is not None else Drawn("")
-            if alone:
+            if part_only:
                 self._send(request, response, drawn.html, drawn.status, look.session)
                 return
             html = self._pages.framed(view, look, Markup(drawn.html))  # our own templates made it

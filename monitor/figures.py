@@ -248,14 +248,14 @@ def sampled(before: Sequence[Sample], at_ms: int, stored: dict[str, int]) -> Sam
 
     If there are none, since the last one. A crawl that is in none of them has no rate.
     """
-    near = [one for one in before if at_ms - one.at_ms <= RATE_SECONDS * 1000] or before[-1:]
-    first = {name: one for one in reversed(near) for name in one.stored}
+    recent = [one for one in before if at_ms - one.at_ms <= RATE_SECONDS * 1000] or before[-1:]
+    first = {name: one for one in reversed(recent) for name in one.stored}
     rates = {
         name: max(pages - first[name].stored[name], 0) / _seconds(first[name], at_ms)
         for name, pages in stored.items()
         if name in first
     }
-    return Sample(at_ms, stored, rates, _seconds(near[0], at_ms) if near else 0.0)
+    return Sample(at_ms, stored, rates, _seconds(recent[0], at_ms) if recent else 0.0)
 
 
 def _seconds(since: Sample, at_ms: int) -> float:

@@ -124,14 +124,14 @@ class Worker:
         self._permits = Permits.of(settings)
         counted = file_of(base, settings.worker_id, number) if settings.metrics_bind else None
         self._tallies = joined(counted)
-        self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1), blocked())
+        self._crash_record = CrashRecord(base / f"{name}.crash", Semaphore(1), blocked())
         self._store = until_available(
             lambda: open_store(settings.store_url, settings.bodies), "store"
         )
         self._frontier = until_available(lambda: _join(settings, self._store), "frontier")
         self._broker = broker or broker_of(settings)
         self._each = [broker] if broker else [broker_of(settings, one) for one in settings.broker]
-        self._inflight = InflightTable(base / f"{name}.flights")
+        self._inflight = InflightTable(base / f"{name}.inflight")
         self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)
         self._in_hand = InHand()
@@ -141,7 +141,7 @@ class Worker:
         self._downloader = Downloader(
             settings.allow_networks,
             settings.request_seconds,
-            gate=self._shares,
+            shares=self._shares,
             allow_ports=settings.allow_ports,
             dns_servers=settings.dns_servers,
             in_hand=self._in_hand,

@@ -390,8 +390,8 @@ class Pipeline:
         """
         if row.directives is not None and row.directives.withheld:
             withhold(row)
-        notes, rewritten = reading.notes(dear), reading.rewritten
-        result = self._results.stored(visit.held, task, fetched, row, notes, rewritten, kernel)
+        warnings, rewritten = reading.warnings(dear), reading.rewritten
+        result = self._results.stored(visit.held, task, fetched, row, warnings, rewritten, kernel)
         if reading.skipped:
             result.finals += self._results.skipped(row.crawl, task, reading.skipped)
         if visit.context.hooks.any:

@@ -162,7 +162,8 @@ class Frontier:
         admitting = Admitting(calls, placement, crawls, spill, activity, note)
         self.admit = admitting.admit
         refilling = Refilling(calls, placement, store, admitting, activity)
-        self.room, self.refill, self.drain = refilling.room, refilling.refill, refilling.drain
+        self.partition_memory = refilling.partition_memory
+        self.refill, self.drain = refilling.refill, refilling.drain
         self.ask_again = refilling.ask_again
 
         sessions = Sessions(

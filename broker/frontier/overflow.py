@@ -56,7 +56,9 @@ class Refilling:
         self._admitting = admitting
         self._activity = activity
 
-    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
+    def partition_memory(
+        self, partition: int, most: int = 50, crawls: Sequence[int] = ()
+    ) -> PartitionMemory:
         """Return what a partition could take from the overflow now, and which of ``crawls`` need
         it.
 

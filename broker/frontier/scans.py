@@ -117,10 +117,10 @@ class Scans:
             for index, how in owed.items():
                 if self._owed is not None and how == 1:
                     self._owed(placement.nodes[index])  # unless another broker does it
-            behind = [p for p, (*_, version) in replies.items() if version < crawl.version]
-            if behind:
-                log.info("told_again", crawl=crawl.name, partitions=len(behind))
-                self._crawls.say(crawl, part.state_of(crawl), behind)
+            outdated = [p for p, (*_, version) in replies.items() if version < crawl.version]
+            if outdated:
+                log.info("told_again", crawl=crawl.name, partitions=len(outdated))
+                self._crawls.say(crawl, part.state_of(crawl), outdated)
             ahead = max(version for *_, version in replies.values())
             if ahead > crawl.version and self._store.crawl(crawl.id).version < ahead:
                 # an older copy of the store

@@ -101,7 +101,7 @@ class Sender:
         self._trouble = ""
         self._stopping = Event()
         self._there = Event()
-        self._running: gevent.Greenlet[..., Any] | None = None
+        self._greenlet: gevent.Greenlet[..., Any] | None = None
         logs.attach(self.ring.append)
 
     # -- the process's own identity
@@ -112,7 +112,7 @@ class Sender:
         self._spool = Spool(self._base, member, incarnation, self._spool_bytes)
         if self._known.loggers:
             self._come(self._spool)
-        self._running = gevent.spawn(self._run)
+        self._greenlet = gevent.spawn(self._run)
 
     def tell(self, loggers: Iterable[str]) -> None:
         """Set the loggers that a broker names now."""
@@ -136,9 +136,9 @@ class Sender:
     def stop(self) -> None:
         """Send the rest, or leave it in the spool for the next process."""
         self._stopping.set()
-        if self._running is not None:
-            self._running.join(LAST_SECONDS)
-            self._running.kill()
+        if self._greenlet is not None:
+            self._greenlet.join(LAST_SECONDS)
+            self._greenlet.kill()
         if self._there.is_set() and self._spool is not None:
             self._last_words()
             self._spool.close()

@@ -66,7 +66,7 @@ def status(as_json: bool, data: str | None) -> int:
         click.echo(msgspec.json.encode(report).decode())
     else:
         _show(steward, report)
-    return 1 if report.notes else 0
+    return 1 if report.findings else 0
 
 
 @store.command()
@@ -205,7 +205,7 @@ def _findings(report: Report) -> list[str]:
     if report.term is None and all(new):
         return ["these servers form no store yet: greencrawl store form"]
     away = [f"{one.name}: {one.error}" for one in report.servers if not one.up and one.error]
-    return [*report.notes, *away]
+    return [*report.findings, *away]
 
 
 def _role(one: Observation, term: WriterTerm | None, *, master: bool) -> str:

@@ -283,7 +283,7 @@ class _Login:
         """
         from greencrawl.worker.auth.kinds import form_page, registry
 
-        form_page.read_alone()
+        form_page.in_own_process()
         page = crawlfile.seed_url(url) if url else self._page()
         if page is not None and not Origins(self._entry.hosts).hold(page):
             raise GreencrawlError(f"{page} is not on the hosts of auth {self._entry.name}")

@@ -426,7 +426,7 @@ def test_the_store_page_shows_the_role_and_the_state_of_each_server(admin: Desk)
     row = html.partition('data-key="r1:3306"')[2].partition("</tr>")[0]
     assert "away" in row
     assert "&lt;b&gt;connection refused" in row
-    admin.service.ring = lambda: Ring(notes=("nobody may decide: 2 of 5 answer",), seen_ms=1)
+    admin.service.ring = lambda: Ring(findings=("nobody may decide: 2 of 5 answer",), seen_ms=1)
     html = admin.get("/monitor/store?later=1").text
     assert "nobody may decide: 2 of 5 answer" in html
     assert "No server may take writes at present." in html

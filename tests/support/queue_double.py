@@ -149,7 +149,9 @@ class QueueDouble:
             return {}
         return {self.lost_node: NodeAway("redis://b", 1000, "Redis at redis://b is away")}
 
-    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
+    def partition_memory(
+        self, partition: int, most: int = 50, crawls: Sequence[int] = ()
+    ) -> PartitionMemory:
         self._check()
         if partition in self.lost:
             raise Unavailable("redis is away")

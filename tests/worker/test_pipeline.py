@@ -50,7 +50,7 @@ from greencrawl.worker.extract.main import available
 from greencrawl.worker.extract.main.library import extract
 from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.http.client import LeaseExpired
-from greencrawl.worker.kernels.choosing import read_alone
+from greencrawl.worker.kernels.choosing import read_in_quarantine
 from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.kernels.visit import TaskVisit
 from greencrawl.worker.link_checker import MAX_REDIRECTS
@@ -218,7 +218,7 @@ class QuarantineDouble:
         self.read_.append(task.url)
         if self.error is not None:
             raise self.error
-        return read_alone(context, kernel, task, fetched)
+        return read_in_quarantine(context, kernel, task, fetched)
 
     def fetch(
         self,
@@ -276,7 +276,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.site = Site()
         self.stopping = Stopping()
-        self.crash_record = CrashRecord(folder / "marker")
+        self.crash_record = CrashRecord(folder / "crash")
         self.quarantine = QuarantineDouble()
         self.errands = Anonymous()
         self.keep_all = False

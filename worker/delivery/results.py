@@ -258,16 +258,16 @@ class Results:
         task: Task,
         fetched: Fetched,
         page: StoredPage,
-        notes: Mapping[FailureKind, str],
+        warnings: Mapping[FailureKind, str],
         rewritten: int = 0,
         kernel: str = "",
     ) -> Result:
         """Make a page and its attempt. It counts as stored by the store's own rule: its status.
 
-        ``notes``, for example that it was costly, are journalled beside it; the first is counted as
-        a failure by its kind. A page without notes whose content is withheld is counted by the
-        reason. ``rewritten`` counts its links that ``normalise`` has changed. ``kernel`` has read
-        it, "" for the default one.
+        ``warnings``, for example that it was costly, are journalled beside it; the first is counted
+        as a failure by its kind. A page without warnings whose content is withheld is counted by
+        the reason. ``rewritten`` counts its links that ``normalise`` has changed. ``kernel`` has
+        read it, "" for the default one.
         """
         done = Done(page.status // 100 == 2, fetched.wire_bytes, rewritten=rewritten)
         if done.stored and page.directives is not None and page.directives.withheld:
@@ -279,7 +279,7 @@ class Results:
             page=page,
             attempts=[self._journal.success(page.crawl, page.fingerprint, task, fetched, kernel)],
         )
-        if notes:
+        if warnings:
             result.attempts[:0] = [
                 self._journal.attempt(
                     page.crawl,
@@ -288,9 +288,9 @@ class Results:
                     Failure(kind, note, fetched.status),
                     errors=task.errors,
                 )
-                for kind, note in notes.items()
+                for kind, note in warnings.items()
             ]
-            result.outcome = msgspec.structs.replace(done, kind=str(next(iter(notes))))
+            result.outcome = msgspec.structs.replace(done, kind=str(next(iter(warnings))))
         return result
 
     def unchanged(self, held: Held, task: Task, fetched: Fetched) -> Result:

@@ -114,7 +114,7 @@ class Writer:
         """When the next batch leaves."""
         self._some = Event()
         self._sooner = Event()  # set when it leaves sooner than expected
-        self._room = Event()
+        self._below_limit = Event()
         self._idle = Event()
         self._idle.set()
         self._batches = BoundedSemaphore(BATCHES)
@@ -135,8 +135,8 @@ class Writer:
         while self._bytes >= self._backlog_bytes:
             if self._waiting:
                 self._leave_at(0.0)
-            self._room.clear()
-            self._room.wait()
+            self._below_limit.clear()
+            self._below_limit.wait()
 
     def put(self, result: Result) -> None:
         """Hand over a result; blocks like :meth:`wait_for_room`, which should be called first."""
@@ -239,7 +239,7 @@ class Writer:
                 )
             )
         self._count(-size)
-        self._room.set()
+        self._below_limit.set()
         self._batches.release()
         if not self._bytes:
             self._idle.set()

@@ -38,7 +38,7 @@ from greencrawl.worker.session.shares import Shares, Ticket
 
 MAX_IDLE = 600
 WAITED_SECONDS = 0.01
-"""After a longer wait at the gate it is checked again whether the connection is still usable."""
+"""After a longer wait for a share it is checked again whether the connection is still usable."""
 
 _REQUESTS, _BYTES, _SECONDS = (
     SLOT[name] for name in ("requests", "received_bytes", "response_seconds")
@@ -99,13 +99,13 @@ class Downloader:
         dns_servers: Sequence[str] = (),
         resolver: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
-        gate: Shares | None = None,
+        shares: Shares | None = None,
         allow_ports: Collection[int] = (),
         tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
         self._tallies = tallies or Tallies()
-        self._gate = gate
+        self._shares = shares
         self._refused_ports = BAD_PORTS | SERVICE_PORTS.difference(allow_ports)
         self._request_seconds = request_seconds
         self._in_hand = in_hand or InHand(clock=clock)
@@ -148,11 +148,11 @@ class Downloader:
         the head of an answer other than 2xx is there, its status is the answer: if the body then
         breaks off, its first part is kept, marked as truncated. ``headers`` are sent besides Host,
         Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
-        monotonic clock. ``caps`` are the limits for the gate, if there is one. ``watch`` gets a
+        monotonic clock. ``caps`` are the limits for ``shares``, if there are any. ``watch`` gets a
         function that ends the request while no part of its answer has come. ``pack``: a large body
         may come back gzipped, whatever its own encoding was. Raises LeaseExpired when the deadline
         has passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no
-        memory for the body, and what the gate raises.
+        memory for the body, and what ``shares`` raises.
         """
         origin, target = _split(url)
         if origin.port in self._refused_ports:
@@ -169,7 +169,7 @@ class Downloader:
             return addresses
         until = started + self._request_seconds
         ticket = None
-        if self._gate is None:
+        if self._shares is None:
             connection = self._connections.take(origin, addresses) or self._connections.open(
                 origin, addresses, until - self._clock()
             )
@@ -203,14 +203,14 @@ class Downloader:
     def _admitted(
         self, origin: Origin, addresses: Sequence[str], until: float, caps: Any, deadline: float
     ) -> tuple[Connection | Failure, Ticket | None]:
-        """Return a connection to one of the addresses that the gate allows; raises what the gate
-        raises."""
-        assert self._gate is not None
+        """Return a connection to one of the addresses that ``shares`` allows; raises what
+        that raises."""
+        assert self._shares is not None
         idle = self._connections.take(origin, addresses)
         if idle is not None:
             began = self._clock()
             try:
-                ticket = self._gate.enter(
+                ticket = self._shares.enter(
                     origin.host, idle.address, caps, connect=False, deadline=deadline,
                     make_room=no_room,
                 )  # fmt: skip
@@ -225,7 +225,7 @@ class Downloader:
         kind, told = FailureKind.UNREACHABLE, []
         budget = self._connections.connect_seconds  # for all addresses together
         for index, address in enumerate(addresses):
-            ticket = self._gate.enter(
+            ticket = self._shares.enter(
                 origin.host, address, caps, connect=True, deadline=deadline,
                 make_room=partial(self._connections.drop_idle, address),
             )  # fmt: skip

@@ -205,14 +205,14 @@ class Guarded:
         doubtful = kernel is HTTP and not stops() and is_doubtful(fetched.body)
         packed = dense(fetched)
         if packed or task.suspect or doubtful or self._costly.suspects(visit.host, fetched.address):
-            reading = self._read_alone(visit, task, fetched, 0.0, kernel)
+            reading = self._read_in_quarantine(visit, task, fetched, 0.0, kernel)
             reading.dense = packed
             return reading
         try:
             with self._crash_record.parsing(_suspect(visit, task)):
                 reading = kernel.read(visit.context, task, fetched)
         except TooDear as error:
-            return self._read_alone(visit, task, fetched, error.spent, kernel)
+            return self._read_in_quarantine(visit, task, fetched, error.spent, kernel)
         if reading.cpu and reading.cpu > granted(fetched):
             self._charge(visit, fetched, reading, granted(fetched))
         return reading
@@ -265,7 +265,7 @@ class Guarded:
             self._bill(visit, answer, answer.unpacking, said=said)
         return said
 
-    def _read_alone(
+    def _read_in_quarantine(
         self, visit: Visit, task: Task, fetched: Fetched, spent: float, kernel: Kernel
     ) -> Reading:
         """Read alone; ``spent`` seconds of CPU went into it here already."""

@@ -45,7 +45,7 @@ MAX_FALSE_STARTS = 5
 
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
 _LOCK_SECONDS = 3.0
-_ROOM_SECONDS = 1.0
+_DISK_CHECK_SECONDS = 1.0
 _START_SECONDS = 120.0
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _STARTS, _PROCESS_ID = table.SLOT["process_starts"], table.SLOT["process_id"]
@@ -131,7 +131,7 @@ class Supervisor:
         self._children: list[Child] = []
         self._exporter: Exporter | None = None
         self._disk = Trouble(log, "disk_full", "disk_has_room", clock=clock)
-        self._room_at = 0.0
+        self._disk_check_at = 0.0
         self._stopping_since: float | None = None
         self._status = 0
 
@@ -172,7 +172,7 @@ class Supervisor:
     def _child(self, number: int) -> Child:
         """Return a child that is about to be started; its counters continue from an earlier one."""
         place, worker = folder(self._settings), self._settings.worker_id
-        child = Child(number, CrashRecord(place / f"{worker}-{number}.marker"))
+        child = Child(number, CrashRecord(place / f"{worker}-{number}.crash"))
         if self._settings.metrics_bind is not None:
             file = tallies.file_of(place, worker, number)
             child.tallies = tallies.attach(file) or tallies.create(file)
@@ -181,14 +181,14 @@ class Supervisor:
     def _child_if_room(self, number: int) -> Child | None:
         """Return such a child; None while the disk is full: others go on, and a later look tries
         again."""
-        if self._clock() < self._room_at:
+        if self._clock() < self._disk_check_at:
             return None
         try:
             child = self._child(number)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            self._room_at = self._clock() + _ROOM_SECONDS
+            self._disk_check_at = self._clock() + _DISK_CHECK_SECONDS
             self._disk.failed(child=number, data=str(self._settings.data), reason=str(error))
             return None
         self._disk.done(child=number)

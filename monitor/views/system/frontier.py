@@ -72,8 +72,8 @@ def _memory(look: Look) -> list[Memory]:
         assert identity is not None
         node = identity.nodes[identity.placement[partition]]
         try:
-            room = look.service.frontier.room(partition, 1)
-            found.append(Memory(node, room.used, room.budget, room.full))
+            memory = look.service.frontier.partition_memory(partition, 1)
+            found.append(Memory(node, memory.used, memory.budget, memory.full))
         except Unavailable:
             found.append(Memory(node))
     return found

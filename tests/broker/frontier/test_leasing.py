@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from greencrawl.broker.frontier.leasing import GATHER_SECONDS, STILL_SECONDS, Leasing
+from greencrawl.broker.frontier.leasing import CALLS_SECONDS, NO_LEASE_SECONDS, Leasing
 from greencrawl.broker.frontier.waiting import (
     CALLER,
     FRESH_SECONDS,
@@ -231,18 +231,18 @@ def test_a_worker_that_wants_fewer_hosts_than_are_due_is_served_at_once(rig: Rig
         rig.leasing.note(partition, 1, now_ms())
     began = monotonic()
     assert len(rig.lease(room=5)) == 5
-    assert monotonic() - began < GATHER_SECONDS / 2
+    assert monotonic() - began < CALLS_SECONDS / 2
 
 
-def test_lease_calls_are_gathered_again_though_the_last_caller_went_away(rig: Rig) -> None:
+def test_lease_calls_are_wait_until_again_though_the_last_caller_went_away(rig: Rig) -> None:
     one_host_each(rig)
     for partition in range(20):
         rig.leasing.note(partition, 1, now_ms())
     lost = gevent.spawn(rig.lease, room=100)
     gevent.sleep(0.03)
     lost.kill()
-    gevent.sleep(GATHER_SECONDS)
-    rig.leasing._gathered -= STILL_SECONDS
+    gevent.sleep(CALLS_SECONDS)
+    rig.leasing._wait_until -= NO_LEASE_SECONDS
     first = gevent.spawn(rig.lease, room=100)
     gevent.sleep(0.03)
     second = gevent.spawn(rig.lease, room=100)
@@ -259,14 +259,14 @@ def test_a_worker_that_comes_soon_after_another_or_has_waited_long_is_served_at_
         rig.leasing.note(partition, 1, now_ms())
     began = monotonic()
     assert len(rig.lease(room=100)) == 2
-    rig.leasing._given -= STILL_SECONDS
+    rig.leasing._given -= NO_LEASE_SECONDS
     waiting = gevent.spawn(rig.lease, room=100)
-    gevent.sleep(GATHER_SECONDS)
-    began += GATHER_SECONDS
+    gevent.sleep(CALLS_SECONDS)
+    began += CALLS_SECONDS
     for partition in range(2):
         rig.leasing.note(partition, 1, now_ms())
     assert len(waiting.get()) == 2
-    assert monotonic() - began < GATHER_SECONDS / 2
+    assert monotonic() - began < CALLS_SECONDS / 2
 
 
 def test_a_worker_that_reads_its_answer_counts_as_waiting(rig: Rig) -> None:

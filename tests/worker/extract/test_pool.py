@@ -280,8 +280,8 @@ try:
     form_page.read(body, "http://h/", "text/html")
 except TooDear:
     print("ended", thread_time() - began < 1.5)
-form_page.read_alone()
-form_page.ALONE_SECONDS = 0.1
+form_page.in_own_process()
+form_page.OWN_PROCESS_SECONDS = 0.1
 print(form_page.read(body, "http://h/", "text/html"))
 print(form_page.read(b"<p>x" * 60_000, "http://h/", "text/html") is not None)
 """

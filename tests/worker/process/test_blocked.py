@@ -58,7 +58,7 @@ def serving(*pauses: float) -> Iterator[str]:
 
 @pytest.fixture
 def crash_record(tmp_path: Path) -> CrashRecord:
-    return CrashRecord(tmp_path / "marker", blocked=blocked())
+    return CrashRecord(tmp_path / "crash", blocked=blocked())
 
 
 def fetch_beside(

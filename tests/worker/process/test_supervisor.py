@@ -171,7 +171,7 @@ def test_children_that_never_come_up_are_given_up(tmp_path: Path) -> None:
 def test_a_child_that_finds_its_disk_full_is_started_until_there_is_room(tmp_path: Path) -> None:
     now = 1000.0
     supervisor = Supervisor(load({"GREENCRAWL_DATA": str(tmp_path)}), clock=lambda: now)
-    child = Child(0, CrashRecord(tmp_path / "marker"))
+    child = Child(0, CrashRecord(tmp_path / "crash"))
     page = Suspect("1/h", "token", 1, 1, "http://h/", 0, 0, 0)
     child.crash_record.parsing(page).__enter__()  # this page killed the first one
     child.crash_record.note_death(FailureKind.STALLED)
@@ -257,7 +257,7 @@ def test_a_child_says_that_its_disk_is_full() -> None:
 def test_deaths_that_lie_long_apart_do_not_add_up(tmp_path: Path) -> None:
     now = 1000.0
     supervisor = Supervisor(load({"GREENCRAWL_DATA": str(tmp_path)}), clock=lambda: now)
-    child = Child(0, CrashRecord(tmp_path / "marker"))
+    child = Child(0, CrashRecord(tmp_path / "crash"))
     child.crash_record.set_ready()
 
     def dies_after(seconds: float) -> float:

@@ -209,7 +209,7 @@ class _Places(NamedTuple):
 
     heading: int
     linked: int
-    repeats: list[tuple[str, int]]
+    repeating: list[tuple[str, int]]
     words: list[tuple[str, list[tuple[str, int]]]]
 
 
@@ -240,7 +240,7 @@ def _reason(row: bytes) -> str:
         said.append(f"{min(row[places.linked] * 2 // 5, 100)} % links")
     said += [
         f"{what} repeats {row[place] * 2 // 5} %"
-        for what, place in places.repeats
+        for what, place in places.repeating
         if 25 < row[place] <= 250
     ]
     for label, words in places.words:

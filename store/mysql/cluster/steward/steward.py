@@ -92,7 +92,7 @@ class Steward:
         if report.term is None:
             return report
         if report.term.writer not in map(str, self.topology.masters):
-            raise InvalidConfig([("GREENCRAWL_STORE", report.notes[0])])
+            raise InvalidConfig([("GREENCRAWL_STORE", report.findings[0])])
         seen = {one.name: one for one in report.servers}
         term = self.takeovers.due(report.term, seen)
         if term != report.term and not self.servers.change(report.term, term):

@@ -191,9 +191,9 @@ def test_a_crawl_deleted_after_the_copy_is_removed_from_a_redis_that_came_back_o
     assert rig.refilled().waiting == 1
     left = [name for name in rig.server.client.keys("gc:*") if f":{other.id}:" in name]
     assert left == [], "it would take memory for ever"
-    held = sum(rig.frontier.room(p).used for p in rig.frontier.partitions)
+    held = sum(rig.frontier.partition_memory(p).used for p in rig.frontier.partitions)
     rig.frontier.drop_crawl(rig.crawl.id)
-    assert held > 0 == sum(rig.frontier.room(p).used for p in rig.frontier.partitions)
+    assert held > 0 == sum(rig.frontier.partition_memory(p).used for p in rig.frontier.partitions)
 
 
 def test_tasks_finished_in_the_window_count_as_finished_again(rig: Rig) -> None:
