@@ -127,7 +127,7 @@ def run(settings: Settings, sender: Sender) -> None:
             server.start()
             membership.start()
             coordinator.start()
-            log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
+            log.logger("broker").info("broker_started", host=settings.bind[0], port=server.port)
             stop.wait()
             monitor.stop()
             server.stop()
@@ -146,7 +146,7 @@ def run(settings: Settings, sender: Sender) -> None:
             if looking is not None:
                 looking.kill()
     except BrokenOff:
-        log.logger("broker").info("broken_off")
+        log.logger("broker").info("start_interrupted")
     finally:
         listening.close()
         if embedded is not None:
@@ -161,7 +161,7 @@ def _opened(settings: Settings, stop: Event) -> Store:
             return open_store(settings.store_url, settings.bodies)
         except Unavailable as error:
             if not said:
-                log.logger("broker").warning("waiting", what="store", reason=str(error))
+                log.logger("broker").warning("wait_started", what="store", reason=str(error))
             said = True
             if stop.wait(STORE_SECONDS):
                 raise

@@ -84,7 +84,7 @@ def run(settings: Settings) -> None:
     port = int(server.server_port or 0)
     joining = Joining(settings, port)
     joining.start()
-    log.logger("logger").info("listening", host=settings.logger_bind[0], port=port)
+    log.logger("logger").info("logger_started", host=settings.logger_bind[0], port=port)
     stop.wait()
     joining.stop()
     server.stop(timeout=1.0)

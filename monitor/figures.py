@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.service.watching import points
 from greencrawl.monitor.beside.counting import Counting
-from greencrawl.monitor.beside.gently import breathe, gently
+from greencrawl.monitor.beside.gently import gently, yield_now
 from greencrawl.monitor.shared import Shared
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError
@@ -107,7 +107,7 @@ class Figures:
             found: list[CrawlStats] = []
             for at in range(0, len(crawls), TOGETHER):
                 if at:
-                    breathe()
+                    yield_now()
                 found += self._service.counters(crawls[at : at + TOGETHER])
             return {one.crawl: one for one in found}
 
@@ -226,7 +226,7 @@ class Figures:
                 stored = {one.name: found[one.name].stored for one in going if one.state == ACTIVE}
                 self._samples.append(sampled(list(self._samples), epoch_ms(), stored))
             except GreencrawlError as error:
-                log.info("no_sample", reason=str(error))
+                log.info("sample_not_taken", reason=str(error))
             gevent.sleep(first.pop(0) if first else EVERY_SECONDS)
 
 

@@ -239,7 +239,7 @@ class Worker:
             self._downloader,
         )
         self._sender.begin(name, incarnation.number)
-        log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
+        log.info("worker_started", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
             log.warning("reader_not_compiled", mend=MEND)
 

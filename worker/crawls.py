@@ -252,14 +252,14 @@ class Crawls:
         except InvalidConfig as error:
             reason = "; ".join(why for _, why in error.problems)
             if crawl.id not in self._refused:
-                log.warning("hook_unusable", hook=own_code(crawl.options), reason=reason)
+                log.warning("hook_not_loaded", hook=own_code(crawl.options), reason=reason)
             refusal = Refusal(crawl.id, own_code(crawl.options), reason[:300])
             self._refused[crawl.id] = crawl.revision, refusal
             self._contexts.drop(crawl.id)
             raise Refused(reason) from error
         self._contexts[crawl.id] = context
         if self._refused.pop(crawl.id, None) is not None:
-            log.info("hook_usable", hook=own_code(crawl.options))
+            log.info("hook_loaded", hook=own_code(crawl.options))
         return context
 
     def _paced(self, context: CrawlContext) -> CrawlContext:

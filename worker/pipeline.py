@@ -176,7 +176,7 @@ class Pipeline:
         except DiedInQuarantine as error:
             self._fail(visit, task, Failure(error.kind, str(error)))
         except NoProcess as error:  # not the task's fault
-            log.warning("suspects_unreadable", reason=str(error))
+            log.warning("suspect_not_read", reason=str(error))
             raise VisitOver("there is no process to read a suspect in") from error
         except Exception as error:
             log.exception("page_failed", url=task.url)
@@ -228,21 +228,21 @@ class Pipeline:
             wait = answer.retry_after or 0.0
             visit.fail(str(answer.kind), wait, answer.detail, told_to_wait=answer.ours)
             raise VisitOver(answer.detail)
-        dear = self._guarded.unpacked(visit, answer)
+        cost = self._guarded.unpacked(visit, answer)
         if is_unchanged(answer, task, visit.conditions):
             self._writer.put(self._results.unchanged(visit.held, task, answer))
             return
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
             failure = visit.context.kernels.noted(task.url, failure)
-            if dear:
-                failure = replace(failure, detail="; ".join(filter(None, (failure.detail, dear))))
+            if cost:
+                failure = replace(failure, detail="; ".join(filter(None, (failure.detail, cost))))
             took = answer.elapsed_ms if isinstance(answer, Fetched) else 0
             self._fail(visit, task, failure, took, problems)
         elif isinstance(answer, Fetched) and 300 <= answer.status < 400:
             self._redirect(visit, task, answer, problems)
         elif isinstance(answer, Fetched):
-            self._page(visit, task, answer, problems, dear)
+            self._page(visit, task, answer, problems, cost)
 
     def _download(
         self, visit: Visit, task: Task, problems: dict[str, str], site: Directives | None
@@ -334,9 +334,9 @@ class Pipeline:
         self._store_page(visit, task, fetched, page, problems, Reading())
 
     def _page(
-        self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
+        self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], cost: str
     ) -> None:
-        """Read the page, if it is to be read. ``dear``: why decoding its encodings was too
+        """Read the page, if it is to be read. ``cost``: why decoding its encodings was too
         expensive."""
         context, options, guarded = visit.context, visit.context.options, self._guarded
         way = choosing.reading(context, task, fetched)
@@ -370,7 +370,7 @@ class Pipeline:
         if task.kind.is_page and not way.lists:
             row.links[:0] = self._origins.links(context.crawl, task, self._robots.sitemaps)
         problems |= reading.problems
-        self._store_page(visit, task, fetched, row, problems, reading, dear, way.name)
+        self._store_page(visit, task, fetched, row, problems, reading, cost, way.name)
 
     def _store_page(
         self,
@@ -380,17 +380,17 @@ class Pipeline:
         row: StoredPage,
         problems: dict[str, str],
         reading: Reading,
-        dear: str = "",
+        cost: str = "",
         kernel: str = "",
     ) -> None:
         """Hand the page to the writer, with the other results in ``reading``.
 
-        ``dear`` is the reason why a page was costly; ``kernel`` has read it, "" for the default
-        one.
+        ``cost`` is the reason why a page was costly; ``kernel`` has read it, "" for the
+        default one.
         """
         if row.directives is not None and row.directives.withheld:
             withhold(row)
-        warnings, rewritten = reading.warnings(dear), reading.rewritten
+        warnings, rewritten = reading.warnings(cost), reading.rewritten
         result = self._results.stored(visit.held, task, fetched, row, warnings, rewritten, kernel)
         if reading.skipped:
             result.finals += self._results.skipped(row.crawl, task, reading.skipped)

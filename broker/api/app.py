@@ -250,7 +250,7 @@ class ConnectionLog:
     def write(self, text: str) -> None:
         """Log it, unless it is blank."""
         if text.strip():
-            log.warning("connection", text=text.strip())
+            log.warning("connection_failed", text=text.strip())
 
     def writelines(self, texts: Iterable[str]) -> None:
         """:meth:`write` all lines as one text."""

@@ -116,7 +116,7 @@ class _CrawlCollector(Collector):
         try:
             found = list(self._crawls())
         except Unavailable as error:
-            log.warning("frontier_away", error=str(error))
+            log.warning("frontier_not_reached", error=str(error))
             up.add_metric([], 0.0)
             yield up
             return

@@ -146,7 +146,7 @@ class VitalsCollector(Collector):
         try:
             return question()
         except Unavailable as error:
-            log.info("metrics_left_out", reason=str(error))
+            log.info("metrics_omitted", reason=str(error))
             return None
 
 

@@ -185,7 +185,7 @@ class Frontier:
             self.overflowing, reopen,
         )  # fmt: skip
         self.count, self.look, self.scan = scans.count, scans.look, scans.scan
-        self.stilled, self.ready = scans.stilled, scans.ready
+        self.idle_crawls, self.ready = scans.idle_crawls, scans.ready
         self.stats, self.stats_of = scans.stats, scans.stats_of
 
         self.shares = Addresses(calls, placement).shares
@@ -302,7 +302,7 @@ class Frontier:
             except DutyLost:
                 raise
             except Unavailable as error:
-                log.info("no_tick", node=node.shown, reason=str(error))
+                log.info("tick_not_written", node=node.shown, reason=str(error))
 
     @property
     def lease_calls_waiting(self) -> int:

@@ -137,7 +137,7 @@ class Leasing:
 
     def run(self) -> None:
         """Lease for ever; the leasing greenlet runs this."""
-        pause, trouble = 0.1, Trouble(log, "leasing_waits", "leasing_goes_on")
+        pause, trouble = 0.1, Trouble(log, "leasing_delayed", "leasing_resumed")
         while True:
             self._changed.clear()
             try:
@@ -208,7 +208,7 @@ class Leasing:
         if not by_partition:
             return False
         for one in [one for one in self._waiters if not one.is_there()]:
-            log.info("caller_gone", worker=one.request.worker)
+            log.info("caller_lost", worker=one.request.worker)
             one.gone = True
             self._settle(one)
         if not self._waiters:  # all have given up while the store or Redis was asked

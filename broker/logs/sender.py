@@ -187,7 +187,7 @@ class Sender:
             if self._logger in rested and self._sent >= self.ring.first:
                 self._post(self._logger, self._sent + 1, [], flush=True)
             if not chosen and not self._nobody:
-                log.warning("no_logger_answers", loggers=list(self._known.loggers))
+                log.warning("logger_not_reached", loggers=list(self._known.loggers))
                 self._nobody = True
             self._logger = chosen
             self._sent = 0
@@ -327,7 +327,7 @@ class Sender:
     def _say_taken(self, logger: str) -> None:
         """Log each change once: a repeated failure is not worth a line each time."""
         if logger == self._logger and (logger != self._takes or self._nobody):
-            log.info("logs_go_to", logger=logger)
+            log.info("logger_chosen", logger=logger)
             self._takes, self._nobody = logger, False
 
     def _say_dropped(self) -> None:

@@ -85,7 +85,7 @@ class Retention:
             except DutyLost:
                 self._service.duties.lost(RETENTION)
             except Unavailable as error:
-                log.warning("retention_waits", error=str(error))
+                log.warning("retention_delayed", error=str(error))
             except Exception:
                 log.exception("retention_failed")
             stopping.wait(LOOK_SECONDS)
@@ -137,7 +137,7 @@ class Retention:
     @staticmethod
     def _told(what: str, dropped: int) -> None:
         if dropped:
-            log.info("dropped", what=what, count=dropped)
+            log.info("rows_dropped", what=what, count=dropped)
 
     # -- batches of seeds
 

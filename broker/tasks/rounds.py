@@ -79,7 +79,7 @@ def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round
     if not service.store.queue_round(crawl.id, known, place, urls, end=end):
         return None
     if end:
-        log.info("round_ends", crawl=crawl.name, kind=known.kind, queued=known.queued)
+        log.info("round_ended", crawl=crawl.name, kind=known.kind, queued=known.queued)
     ended_ms = epoch_ms() if end else 0
     return replace(known, cursor=place, queued=known.queued + len(urls), ended_ms=ended_ms)
 

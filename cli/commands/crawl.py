@@ -143,7 +143,7 @@ def crawl(
             hooks.load(wanted.hook)
             Kernels(wanted)
             _check_logins(wanted, settings)
-            code, result = _here(Job(wanted, settings, fresh, stay), wipe=demo)
+            code, result = _here(Job(wanted, settings, fresh, stay), delete_data=demo)
     if result is not None:
         if demo and os.environ.get("GREENCRAWL_STORE"):
             result = msgspec.structs.replace(result, export=f"GREENCRAWL_STORE= {result.export}")
@@ -226,19 +226,19 @@ def _demo_settings(settings: Settings) -> Settings:
 # --- with this command's own processes ---------------------------------------------------------
 
 
-def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
+def _here(job: Job, *, delete_data: bool) -> tuple[int, Summary | None]:
     """Run the crawl with a broker and workers of this command; return (exit code, summary).
 
-    ``wipe`` empties the data folder first.
+    ``delete_data`` empties the data folder first.
     """
     with ExitStack() as stack:
         if not os.environ.get("GREENCRAWL_BIND"):
             port = stack.enter_context(kept_port())
             job = replace(job, settings=replace(job.settings, bind=("127.0.0.1", port)))
-        return _at_address(job, wipe=wipe)
+        return _at_address(job, delete_data=delete_data)
 
 
-def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
+def _at_address(job: Job, *, delete_data: bool) -> tuple[int, Summary | None]:
     """Run :func:`_here` with the address for the broker to listen at in the settings."""
     settings = job.settings
     address = reach.own_address(settings)
@@ -248,7 +248,7 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
         if stop.asked.is_set():
             _say(STOPPED)
             return stop.exit_code, None
-        if wipe:
+        if delete_data:
             _empty(settings.data)
         known = _stored(job)
         again = _allowed(job)

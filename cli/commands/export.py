@@ -18,7 +18,7 @@ from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
 from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 from greencrawl.store.base import Store
-from greencrawl.store.export.formats import FORMATS, Format, Wishes
+from greencrawl.store.export.formats import FORMATS, BodyOptions, Format
 from greencrawl.store.export.items import ItemsCsv, ItemsJsonl, columns_of
 from greencrawl.store.export.resumable import Position, Resumable, Wanted
 from greencrawl.store.export.resumable import export as export_all
@@ -162,7 +162,7 @@ def _format(
     """Return the format of the command line. ``columns`` are those of records as a table."""
     if typed.get("items"):
         return ItemsCsv(columns, raw=typed["raw"]) if typed["format"] == "csv" else ItemsJsonl()
-    format_ = FORMATS[typed["format"]].make(crawl, name, Wishes(typed["bodies"], typed["raw"]))
+    format_ = FORMATS[typed["format"]].make(crawl, name, BodyOptions(typed["bodies"], typed["raw"]))
     return with_text(format_, typed.get("text", TEXTS[0]), store)
 
 

@@ -90,7 +90,7 @@ def login(
             login = _Login(settings, vault, wanted, consent.Way(redirect_uri, paste))
             with closing(login):
                 _say(login.run(url))
-            _lift(settings, wanted.entry)
+            _unblock(settings, wanted.entry)
 
 
 def _say(text: str) -> None:
@@ -235,7 +235,7 @@ def _forget(vault: Vault, settings: Settings, entry: Auth) -> None:
     )
 
 
-def _lift(settings: Settings, entry: Auth) -> None:
+def _unblock(settings: Settings, entry: Auth) -> None:
     """Let workers ask the entry's hosts again at once, if a failed login had blocked them."""
     broker = reach.answering(settings)
     if broker is None:
@@ -293,7 +293,7 @@ class _Login:
         except LoginRefused as error:
             raise GreencrawlError(printable(f"refused: {error}")) from None
         if page is None and not kind.logs_in:
-            raise GreencrawlError(f"nothing was tried: {self._nowhere()}")
+            raise GreencrawlError(f"nothing was tried: {self._no_page()}")
         grant = None
         if kind.logs_in:
             with _claimed(self._vault, self._settings, self._entry) as claim:
@@ -306,7 +306,7 @@ class _Login:
         if page is not None:
             return f"in: {who}; {self._try(kind, grant, page)}"
         checked = isinstance(self._entry, Form) and self._entry.check_url
-        return f"in: {who}" if checked else f"in: {who}; no page was tried: {self._nowhere()}"
+        return f"in: {who}" if checked else f"in: {who}; no page was tried: {self._no_page()}"
 
     def _log_in(self, claim: Claim, kind: Kind, secrets: EntrySecrets) -> Grant:
         from greencrawl.worker.auth.kinds import registry
@@ -370,7 +370,7 @@ class _Login:
         found = (canonicalise(url) for url in (*self._options.seeds, *lists))
         return next((url for url in found if origins.hold(url)), None)
 
-    def _nowhere(self) -> str:
+    def _no_page(self) -> str:
         """Say why there is no page to try, and what to do."""
         hosts = ", ".join(one if "://" in one else f"https://{one}" for one in self._entry.hosts)
         return f"no seed is on its hosts ({hosts}); correct `hosts`, or name a page with --url"

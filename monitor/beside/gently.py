@@ -20,7 +20,7 @@ PAUSE_SECONDS = 0.0001
 """``sleep(0)`` would let other greenlets run, but no timer and no socket become ready."""
 
 
-def breathe() -> None:
+def yield_now() -> None:
     """Let all others have their turn."""
     gevent.sleep(PAUSE_SECONDS)
 
@@ -31,5 +31,5 @@ def gently(items: Iterable[T]) -> Iterator[T]:
     for item in items:
         yield item
         if monotonic() - began >= SLICE_SECONDS:
-            breathe()
+            yield_now()
             began = monotonic()

@@ -197,7 +197,7 @@ class Warc:
         return records.member(record) if self._compress else b"".join(record.parts)
 
 
-class Wishes(NamedTuple):
+class BodyOptions(NamedTuple):
     """A person's choices beside the format: whether to add bodies, and whether to keep cells
     unchanged."""
 
@@ -210,18 +210,18 @@ class Choice(NamedTuple):
 
     meaning: str
     """For the help of ``--format``."""
-    make: Callable[[Crawl, str, Wishes], Format]
-    """Makes the format from the crawl, the file's name ("" without one), and the wishes."""
+    make: Callable[[Crawl, str, BodyOptions], Format]
+    """Makes the format from the crawl, the file's name ("" without one), and the options."""
     always_bodies: bool = False
     """Whether the format always contains bodies."""
 
 
 FORMATS: Mapping[str, Choice] = MappingProxyType(
     {
-        "jsonl": Choice(
-            "one JSON object a line", lambda _, __, wishes: Jsonl(bodies=wishes.bodies)
+        "jsonl": Choice("one JSON object a line", lambda _, __, given: Jsonl(bodies=given.bodies)),
+        "csv": Choice(
+            "a table", lambda _, __, options: Csv(bodies=options.bodies, raw=options.raw)
         ),
-        "csv": Choice("a table", lambda _, __, wishes: Csv(bodies=wishes.bodies, raw=wishes.raw)),
         "warc": Choice(
             "an archive",
             lambda crawl, name, _: Warc(crawl, name, compress=not name.endswith(".warc")),

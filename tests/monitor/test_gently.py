@@ -42,7 +42,7 @@ def test_rendering_may_pause_after_each_row_of_a_page(
 ) -> None:
     rests: list[int] = []
     monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "breathe", lambda: rests.append(1))
+    monkeypatch.setattr(module, "yield_now", lambda: rests.append(1))
     for number in range(12):
         admin.crawl(f"c{number}")
     assert admin.get("/monitor/").text.count("data-key=") == 12

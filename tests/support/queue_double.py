@@ -207,7 +207,7 @@ class QueueDouble:
             return None
         return sums, frozenset({self.states[crawl.id]})
 
-    def stilled(self, within: float) -> tuple[dict[int, float], bool]:
+    def idle_crawls(self, within: float) -> tuple[dict[int, float], bool]:
         return {crawl: ago for crawl, ago in self.still.items() if ago <= within}, not self.away
 
     def lease(self, request: LeaseRequest) -> LeaseReply:

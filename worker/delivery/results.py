@@ -110,7 +110,7 @@ class Result(Struct, kw_only=True):
             self.finals = []
             self.outcome = Retry(wait=RELEASED_SECONDS, kind="released", charge=False)
 
-    def heed(self, stamp: Stamp) -> None:
+    def apply(self, stamp: Stamp) -> None:
         """Apply a stamp: undo what the store has refused, and have retired URLs forgotten."""
         if stamp.refused:
             self.give_back(stamp.refused)

@@ -220,11 +220,11 @@ class Writer:
             crash_points.point("worker.after_store")
             if stamp is not None and (stamp.refused or stamp.retired):
                 for result in batch:
-                    result.heed(stamp)
+                    result.apply(stamp)
             pages = [result.page for result in batch if result.page is not None]
             if stamp is None or self._admit(pages, stamp, owed):
                 break
-            log.info("committed_again", pages=len(pages), stamp=stamp.clock)
+            log.info("commit_repeated", pages=len(pages), stamp=stamp.clock)
             gevent.sleep(delay)
         crash_points.point("worker.after_admit")
         self._tally(batch)
@@ -313,7 +313,7 @@ class Writer:
                 crash_points.note("worker.committed", _urls(work))
                 return stamp, work.owes
             except Unstorable as error:
-                log.warning("page_unstorable", url=error.url, reason=error.reason)
+                log.warning("page_not_stored", url=error.url, reason=error.reason)
                 if not any(result.mark_unstorable(error) for result in batch):
                     raise
 

@@ -44,7 +44,7 @@ class Receiver:
         self._least_rate = least_rate
         self._rate_seconds = rate_seconds
         self._clock = clock
-        self._dear = BoundedSemaphore(1)
+        self._expensive = BoundedSemaphore(1)
         self._packing = BoundedSemaphore(1)
 
     def read(
@@ -92,7 +92,7 @@ class Receiver:
             began = thread_time() if framed else 0.0
             answer.take(data)
             if framed and (spent := thread_time() - began) > _DEAR_SECONDS_PER_BYTE * len(data):
-                with self._dear:
+                with self._expensive:
                     connection.pause(spent / _SHARE)
             if answer.violation:
                 return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)

@@ -6,7 +6,7 @@ import re
 
 from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 
-from greencrawl.worker.http.odd import NotHttp, Tidier
+from greencrawl.worker.http.odd import HeadRepair, NotHttp
 
 MAX_HEAD_BYTES = 64 * 1024
 """Status line and headers have at most this many bytes, interim (1xx) answers included."""
@@ -69,7 +69,7 @@ class Answer(HTTPResponseParser):
     _raw: bytearray | None = None  # all that came, until it is certain that the parser can read it
     _link_bytes_left = MAX_LINK_BYTES
     _left_out = 0  # bytes of Link fields
-    _tidier: Tidier | None = None
+    _repair: HeadRepair | None = None
     _again: _Again | None = None
 
     def __init__(self, *, bodiless: bool = False) -> None:
@@ -187,19 +187,19 @@ class Answer(HTTPResponseParser):
         self._judge()
 
     def _feed(self, data: bytes) -> None:
-        if self._again is None or self._tidier is None:
+        if self._again is None or self._repair is None:
             self.feed(data)
             return
-        tidied = self._tidier.push(data) if data else b""
-        if tidied or not data:
-            self._again.feed(tidied)
+        repaired = self._repair.push(data) if data else b""
+        if repaired or not data:
+            self._again.feed(repaired)
 
     def _start_over(self) -> None:
         """Read the answer from its start, tidied."""
         raw, self._raw = bytes(self._raw or b""), None
         if self.body:  # a server that violates the standard does so from its first chunk on
             return
-        self._again, self._tidier = _Again(self), Tidier(bodiless=self._bodiless)
+        self._again, self._repair = _Again(self), HeadRepair(bodiless=self._bodiless)
         self.headers.clear()
         self.body, self.cookies, self.robots_tags = b"", (), ()
         self.status, self.head_done = 0, False

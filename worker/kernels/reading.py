@@ -71,14 +71,14 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
         row.canonical = self.canonical or row.canonical
         row.directives = self.directives or row.directives
 
-    def warnings(self, dear: str) -> dict[FailureKind, str]:
+    def warnings(self, cost: str) -> dict[FailureKind, str]:
         """Return further facts about a stored page.
 
-        ``dear``: why decoding its encodings was too expensive, "" if it was not.
+        ``cost``: why decoding its encodings was too expensive, "" if it was not.
         """
         warnings = {}
-        if dear or self.costly:
-            warnings[FailureKind.COSTLY] = "; ".join(filter(None, (dear, self.costly)))
+        if cost or self.costly:
+            warnings[FailureKind.COSTLY] = "; ".join(filter(None, (cost, self.costly)))
         if self.dense:
             warnings[FailureKind.DENSE] = self.dense
         if left_out := self._left_out():

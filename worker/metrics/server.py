@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        log.debug("scraped", request=format % args)
+        log.debug("metrics_scraped", request=format % args)
 
 
 def _cut(request: socket.socket) -> None:

@@ -73,7 +73,7 @@ STEPS = 8
 NICENESS = 10
 """A page that loops must not take half of a core from the crawl."""
 
-log = logger("alone")
+log = logger("quarantine")
 
 
 class DiedInQuarantine(GreencrawlError):

@@ -48,7 +48,7 @@ class Extender:
                 missed = self._extend(self._sessions.holding() if everything else missed)
             except (Unavailable, Refused) as error:
                 if not silent:
-                    log.warning("cannot_extend", reason=str(error))
+                    log.warning("sessions_not_extended", reason=str(error))
                 silent, all_at, wait = True, 0.0, min(next(backoff), third)
                 continue
             silent = False

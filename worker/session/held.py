@@ -49,27 +49,27 @@ class Held:
     """The greenlet that waits until the next request may be sent."""
 
     def pause(self, wait: Callable[[float | None], object], seconds: float | None) -> None:
-        """Call ``wait`` for this long, unless it is roused before."""
+        """Call ``wait`` for this long, unless it is interrupted before."""
         self.resting = gevent.getcurrent()
         try:
             wait(seconds)
-            if self.resting is None:  # roused at the same moment: it is on its way
+            if self.resting is None:  # interrupted at the same moment: it is on its way
                 gevent.sleep(seconds or 1.0)
-        except Roused:
+        except Interrupted:
             pass
         finally:
             self.resting = None
 
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         """End its pause, if it has one: it checks again whether to go on."""
         resting, self.resting = self.resting, None
         if resting is not None:
-            gevent.get_hub().loop.run_callback(resting.throw, Roused())
+            gevent.get_hub().loop.run_callback(resting.throw, Interrupted())
 
     def end_soon(self) -> None:
         """Send no further request; unfetched tasks go back, and the host is free."""
         self.ended = self.ended or "stop"
-        self.rouse()
+        self.interrupt()
 
     def waiting(self, *, request: bool) -> Waiting:
         """Note as long as the body runs that it waits; ``request``: for its host."""
@@ -82,8 +82,8 @@ class Held:
         return self.ended == "stale"
 
 
-class Roused(Exception):
-    """Raised in the pause of a session, by :meth:`Held.rouse`."""
+class Interrupted(Exception):
+    """Raised in the pause of a session, by :meth:`Held.interrupt`."""
 
 
 class Waiting:

@@ -39,7 +39,7 @@ REST_SECONDS = 20.0
 
 An unknown host rests for less if few others wait.
 """
-STRAINED_SECONDS = 1.0
+SLOWED_SECONDS = 1.0
 """A host whose delay exceeds the least one by this much has been slow, or has failed."""
 _MOST_HOSTS = 10_000
 _NO_ROOM = "it found no room: too many slow or unknown hosts are being fetched from"
@@ -87,7 +87,7 @@ class SlowHosts:
     def admits(self, held: Held) -> bool:
         """Return whether a session may begin now; False once there are too many of its kind."""
         session = held.session
-        known = session.host in self._slow_hosts or _strained(session)
+        known = session.host in self._slow_hosts or _is_slow(session)
         if not known and session.robots_known:
             return True
         most = self._most // 2 if known else self._most
@@ -176,8 +176,8 @@ class SlowHosts:
             self._slow_hosts.popitem(last=False)
 
 
-def _strained(session: Session) -> bool:
-    return session.failures > 0 or session.delay >= session.floor + STRAINED_SECONDS
+def _is_slow(session: Session) -> bool:
+    return session.failures > 0 or session.delay >= session.floor + SLOWED_SECONDS
 
 
 def refusal(session: Session, seconds: float = REST_SECONDS) -> CloseItem:

@@ -10,7 +10,7 @@ from greencrawl.monitor.look import Download, File, Look
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import Crawl
 from greencrawl.store.base import Store
-from greencrawl.store.export.formats import FORMATS, Format, Wishes
+from greencrawl.store.export.formats import FORMATS, BodyOptions, Format
 from greencrawl.store.export.resumable import Wanted, pieces
 
 TOGETHER_BYTES = 64 * 1024
@@ -24,7 +24,7 @@ def export(look: Look) -> Download:
         raise InvalidConfig([("format", f"one of {', '.join(FORMATS)}")])
     crawl = look.service.store.crawl(look.path["crawl"])
     file = f"{crawl.name}.{'warc.gz' if name == 'warc' else name}"
-    format_ = FORMATS[name].make(crawl, file, Wishes(FORMATS[name].always_bodies, False))
+    format_ = FORMATS[name].make(crawl, file, BodyOptions(FORMATS[name].always_bodies, False))
     return Download(name=file, chunks=_chunks(look.service.store, crawl, format_))
 
 

@@ -192,7 +192,7 @@ def test_a_logger_that_fails_again_and_again_is_reported_once(
                     break
         said = Counter(one.event for one in kept(intake) if one.event.startswith("log"))
     assert tried > 4
-    assert said == {"logs_go_to": 1, "logger_failed": 1}
+    assert said == {"logger_chosen": 1, "logger_failed": 1}
 
 
 def test_a_second_logger_takes_over_and_no_line_is_shown_twice(tmp_path: Path) -> None:

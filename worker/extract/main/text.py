@@ -13,7 +13,7 @@ from lxml import etree
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.worker.extract.main.embedded import Data, data_of
-from greencrawl.worker.extract.text import compiled, squeeze, text_of
+from greencrawl.worker.extract.text import collapse, compiled, text_of
 
 MODEL = Path(__file__).with_name("model.bin")
 """The file that ``python -m greencrawl.worker.extract.train`` wrote."""
@@ -177,7 +177,7 @@ def _read(
     shown = len(own) if len(own) > SHELL_SIGNS else len(text_of(root))
     if shown > SHELL_SIGNS:
         return own, None
-    data = data_of(root, squeeze(root.findtext(".//title") or ""), until)
+    data = data_of(root, collapse(root.findtext(".//title") or ""), until)
     if data is None:
         return own, None
     left = max(until - thread_time(), _LEAST_SECONDS) if until else 0.0

@@ -106,7 +106,7 @@ class Steward:
             steps.append(partial(self._masters.settle, term, seen[term.writer], other))
         for failure in together(steps):
             if isinstance(failure, GreencrawlError):
-                self._say("steward_step_again", failure)
+                self._say("steward_step_repeated", failure)
             elif isinstance(failure, BaseException):
                 raise failure
         return report

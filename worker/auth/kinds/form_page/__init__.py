@@ -18,7 +18,7 @@ from greencrawl.worker.auth.kinds.form_page.controls import mark_legends
 from greencrawl.worker.auth.kinds.form_page.document import Document, joined
 from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, asking_forms
 from greencrawl.worker.extract.charset import sniff, to_utf8
-from greencrawl.worker.extract.hostile import TooDear, hides_attribute_bomb, is_doubtful
+from greencrawl.worker.extract.hostile import TooExpensive, hides_attribute_bomb, is_doubtful
 from greencrawl.worker.extract.links import refresh_target
 from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.extract.page import parsed, stops
@@ -59,7 +59,7 @@ def in_own_process() -> None:
 def read(body: bytes, url: str, content_type: str) -> Document | None:
     """Parse a page that was fetched from the canonical ``url``; None if it is not HTML.
 
-    Raises TooDear if others would have to wait for long; if none wait, it returns None when it
+    Raises TooExpensive if others would have to wait for long; if none wait, it returns None when it
     takes too long.
     """
     if not is_html(content_type, body[:1024]):
@@ -71,10 +71,10 @@ def read(body: bytes, url: str, content_type: str) -> Document | None:
     if hides_attribute_bomb(text):
         return None
     if not (_own_process or stops()) and is_doubtful(text):
-        raise TooDear(0.0)
+        raise TooExpensive(0.0)
     try:
         root = parsed(text, _parser, OWN_PROCESS_SECONDS if _own_process else HUB_SECONDS)
-    except TooDear:
+    except TooExpensive:
         if not _own_process:
             raise
         return None
