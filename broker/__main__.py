@@ -106,13 +106,13 @@ def run(settings: Settings, sender: Sender) -> None:
             calendar = Calendar(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
-            face = HttpApp(
+            http_app = HttpApp(
                 service, Guard(settings.worker_token, settings.admin_token), settings.data
             )
             monitor = Monitor(service, settings.admin_token, settings.view_token)
             for path in ("/", "/monitor", "/monitor/"):
-                face.mount(path, monitor)
-            server = Server(face, listening, context)
+                http_app.mount(path, monitor)
+            server = Server(http_app, listening, context)
             address = f"{settings.bind[0]}:{server.port}"
             membership = Membership(service, settings, address, server.port, sender)
             webhook = Webhook(settings.alert) if settings.alert else None

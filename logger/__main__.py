@@ -67,10 +67,10 @@ def run(settings: Settings) -> None:
         raise InvalidConfig([("GREENCRAWL_DATA", f"another logger uses {folder}")]) from error
     archive = Archive(folder, settings.logger_days)
     intake = Intake(archive)
-    face = LoggerApp(archive, intake, Guard(settings.worker_token, settings.admin_token))
+    http_app = LoggerApp(archive, intake, Guard(settings.worker_token, settings.admin_token))
     server = BoundedServer(
         listening,
-        face.wsgi,
+        http_app.wsgi,
         log=None,
         error_log=ConnectionLog(),
         most=most_connections(),

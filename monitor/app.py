@@ -16,12 +16,12 @@ import gevent
 import msgspec
 from markupsafe import Markup
 
-from greencrawl.broker.service.faces.operating import said
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared.crawl_actions import said
 from greencrawl.monitor.access import Access, NotAllowed, Session
+from greencrawl.monitor.field_errors import field_errors
 from greencrawl.monitor.figures import Figures
-from greencrawl.monitor.look import Action, File, Form, Goto, Look, Shown, View
-from greencrawl.monitor.mistakes import mistakes
+from greencrawl.monitor.look import Action, File, Form, Look, Redirect, Shown, View
 from greencrawl.monitor.rendering import Drawn, Pages, Templates
 from greencrawl.monitor.shared import SECONDS, Shared
 from greencrawl.monitor.static import Static
@@ -139,7 +139,7 @@ class App:
                 result = action.run(look, form)
             finally:
                 self._shared.forget()
-            if isinstance(result, Goto):
+            if isinstance(result, Redirect):
                 raise falcon.HTTPSeeOther(result.location)
             assert isinstance(result, Shown)
             html = self._pages.page(f"pages/{result.template}.html", look, None, result.data)
@@ -273,7 +273,7 @@ class App:
             status, detail, fields = known
             detail = text("failed.missing") if isinstance(error, falcon.HTTPNotFound) else detail
             if isinstance(error, msgspec.ValidationError):
-                fields = tuple(mistakes(text, error))
+                fields = tuple(field_errors(text, error))
                 detail = text("edit.wrong", n=len(fields))
         else:
             log.error("page_failed", method=request.method, path=request.path, exc_info=error)

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.service.watching import points
-from greencrawl.monitor.beside.counting import Counting
-from greencrawl.monitor.beside.gently import gently, yield_now
+from greencrawl.monitor.background.counting import Counting
+from greencrawl.monitor.background.yielding import yield_now, yielding
 from greencrawl.monitor.shared import Shared
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError
@@ -52,7 +52,7 @@ ENDED_SECONDS = 10.0
 """How long counters of a crawl that is not running are kept."""
 LEASED_MS = 300_000
 """After that the leases of a dead worker have ended, at usual settings."""
-TOGETHER = 5
+BATCH = 5
 """Number of crawls that are counted at once. Meanwhile nobody else is served."""
 
 
@@ -105,10 +105,10 @@ class Figures:
     def _counters(self, crawls: Sequence[Crawl], seconds: float) -> dict[str, CrawlStats]:
         def count() -> dict[str, CrawlStats]:
             found: list[CrawlStats] = []
-            for at in range(0, len(crawls), TOGETHER):
+            for at in range(0, len(crawls), BATCH):
                 if at:
                     yield_now()
-                found += self._service.counters(crawls[at : at + TOGETHER])
+                found += self._service.counters(crawls[at : at + BATCH])
             return {one.crawl: one for one in found}
 
         key = "counters", tuple((crawl.id, crawl.version) for crawl in crawls)
@@ -196,7 +196,7 @@ class Figures:
         names = {crawl.name for crawl in crawls}
         found = dict(noted)
         own = list(self._samples) if span == "hour" else []
-        for before, after in gently(pairwise(own)):
+        for before, after in yielding(pairwise(own)):
             if after.at_ms - before.at_ms > GAP_MS:
                 continue
             for at in range(before.at_ms // 1000 + 1, after.at_ms // 1000 + 1):

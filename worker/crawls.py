@@ -68,7 +68,7 @@ class RootStore(CrawlSource, Protocol):
         """Return fingerprint → validators of the stored page. Raises Unavailable."""
 
 
-class Outpaced(Exception):
+class DelayTooShort(Exception):
     """Raised for a session that keeps a shorter delay than its crawl has now."""
 
 
@@ -217,13 +217,13 @@ class Crawls:
 
     def of(self, session: Session) -> CrawlContext:
         """Return the context for a session that begins. Raises what :meth:`get` raises, and
-        Outpaced: its lease came after its crawl was slowed."""
+        DelayTooShort: its lease came after its crawl was slowed."""
         context = self.get(session.crawl, session.revision)
         if context.outpaced(session):
             with suppress(Unavailable):  # the store may have been put back to an older copy
                 context = self.renew(session.crawl) or context
             if context.outpaced(session):
-                raise Outpaced
+                raise DelayTooShort
         return context
 
     def latest(self, context: CrawlContext) -> CrawlContext:

@@ -41,7 +41,7 @@ from greencrawl.worker.process.crash_record import CrashRecord
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.backoff import delays
 from greencrawl.worker.session.extending import Extender
-from greencrawl.worker.session.held import Held, Sessions, unused
+from greencrawl.worker.session.held import HeldSession, Sessions, unused
 from greencrawl.worker.session.slow_hosts import SlowHosts, never, refusal
 
 log = logger("worker")
@@ -358,7 +358,7 @@ class Engine:
         else:
             self._end(held, refusal(session, self._slow_hosts.rest))
 
-    def _session(self, held: Held) -> None:
+    def _session(self, held: HeldSession) -> None:
         close: CloseItem | None = None
         try:
             close = self._runner.run(held)
@@ -366,7 +366,7 @@ class Engine:
             self._slow_hosts.ended(held, close)
             self._end(held, close)
 
-    def _end(self, held: Held, close: CloseItem | None) -> None:
+    def _end(self, held: HeldSession, close: CloseItem | None) -> None:
         self._sessions.fetched(held, closing=close is not None)
         if close is not None:
             self._closing.put(close)

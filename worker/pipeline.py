@@ -33,7 +33,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.worker import retry
 from greencrawl.worker.auth import Authenticated
-from greencrawl.worker.crawls import Crawls, Outpaced, Refused, RootStore
+from greencrawl.worker.crawls import Crawls, DelayTooShort, Refused, RootStore
 from greencrawl.worker.delivery.recall import recall
 from greencrawl.worker.delivery.results import ACTION, Results
 from greencrawl.worker.delivery.writer import Writer
@@ -55,8 +55,8 @@ from greencrawl.worker.robots.cache import RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Visit, VisitOver
-from greencrawl.worker.session.held import Held, unused
-from greencrawl.worker.session.in_hand import InHand
+from greencrawl.worker.session.held import HeldSession, unused
+from greencrawl.worker.session.memory_budget import MemoryBudget
 from greencrawl.worker.sitemaps.origins import Origins
 from greencrawl.worker.traps.traps import Traps
 
@@ -78,14 +78,14 @@ class Pipeline:
         guarded: Guarded,
         stopping: Event,
         keep_all: bool = False,
-        in_hand: InHand | None = None,
+        memory_budget: MemoryBudget | None = None,
         crawls: Crawls | None = None,
         rate: Rate | None = None,
         traps: Traps | None = None,
     ) -> None:
         """Build it; ``keep_all``: bodies of every type are kept, whatever the crawls' options
         say."""
-        self._in_hand = in_hand or InHand()
+        self._memory_budget = memory_budget or MemoryBudget()
         self._keep_all = keep_all
         self._store = store
         self._frontier = frontier
@@ -103,7 +103,7 @@ class Pipeline:
         self._origins = Origins()
         self._traps = traps or Traps()
 
-    def run(self, held: Held) -> CloseItem | None:
+    def run(self, held: HeldSession) -> CloseItem | None:
         """Fetch a session's tasks; return how to close it, None if it is not ours any more.
 
         By then the writer has the fetched pages; unfetched tasks are named for release. Returns
@@ -113,9 +113,9 @@ class Pipeline:
         try:
             context = self._crawls.of(session)
         # it was deleted or slowed, or another worker may have the code that we lack
-        except (UnknownCrawl, Refused, Outpaced):
+        except (UnknownCrawl, Refused, DelayTooShort):
             return unused(session)
-        visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand, self._rate)
+        visit = Visit(held, context, self._fetcher, self._stopping, self._memory_budget, self._rate)
         visit.judge = self._traps.judge(context, session.host, session.traps)
         visit.conditions = conditions(self._store, self._frontier.fingerprint, context, session)
         begun = 0

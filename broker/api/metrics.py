@@ -50,7 +50,7 @@ GAUGES = {
     "overflow": "URLs that wait in the store, beyond the budget of memory",
     "parked": "URLs that are parked, or were parked and are released now",
 }
-TOGETHER = 25
+BATCH = 25
 """Crawls in one call to the nodes."""
 STATES = ("active", "paused", "resting", "done")
 
@@ -171,8 +171,8 @@ class _CrawlCollector(Collector):
             yield from counters.values()
 
     def _stats(self, crawls: list[Crawl]) -> Iterator[tuple[Crawl, CrawlStats]]:
-        for at in range(0, len(crawls), TOGETHER):
-            some = crawls[at : at + TOGETHER]
+        for at in range(0, len(crawls), BATCH):
+            some = crawls[at : at + BATCH]
             yield from zip(some, self._service.frontier.stats_of(some), strict=True)
 
     def _whole(self) -> bool:

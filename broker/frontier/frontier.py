@@ -36,7 +36,7 @@ from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
 from greencrawl.broker.frontier.coordination.workers import WorkerRegistry
 from greencrawl.broker.frontier.crawls import Crawls, KnownCrawls
 from greencrawl.broker.frontier.hosts import Hosts
-from greencrawl.broker.frontier.leasing import TEND_MOST, Leasing
+from greencrawl.broker.frontier.leasing import MAINTAIN_MOST, Leasing
 from greencrawl.broker.frontier.logins import Logins
 from greencrawl.broker.frontier.nodes import memory
 from greencrawl.broker.frontier.nodes.memory import Memory
@@ -177,7 +177,7 @@ class Frontier:
 
         hosts = Hosts(calls, placement, store)
         self.host, self.patch_host = hosts.host, hosts.patch_host
-        self.where, self.resting = hosts.where, hosts.resting
+        self.find_url, self.resting = hosts.find_url, hosts.resting
 
         reopen = self.recovery.reopen if self._create else None
         scans = Scans(
@@ -266,9 +266,9 @@ class Frontier:
         """Tell a node of the crawls, and read what is due there."""
         for crawl in self._store.crawls():
             self.tell(crawl, node)
-        calls = dict.fromkeys(self.partitions_on(node), to_msgpack([TEND_MOST]))
-        for p, (_, _, _, tend) in self._calls("tend", calls).items():
-            self.leasing.note(p, 0, tend)
+        calls = dict.fromkeys(self.partitions_on(node), to_msgpack([MAINTAIN_MOST]))
+        for p, (_, _, _, maintain_at) in self._calls("maintain", calls).items():
+            self.leasing.note(p, 0, maintain_at)
 
     def stop(self, *, clean: bool = False) -> None:
         """End. ``clean``: this process is about to shut Redis down, which is noted there."""

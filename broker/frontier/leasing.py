@@ -1,6 +1,6 @@
 """Decides which call gets which host next: one leasing greenlet per broker.
 
-For each partition and crawl it keeps when the earliest host is due (crawl 0: when ``tend`` has
+For each partition and crawl it keeps when the earliest host is due (crawl 0: when ``maintain`` has
 work). It sleeps until the first of these moments, and hands what it leases to the waiting calls.
 The call with most room gets only as many partitions as make it about equal to the others that wait.
 Calls that were served a moment ago and will ask again count, too: otherwise, while one of them
@@ -32,7 +32,7 @@ log = logger("leasing")
 
 SESSION_LIFE_SECONDS = 1800.0
 """The longest life of a session, however often it is extended."""
-TEND_MOST = 32
+MAINTAIN_MOST = 32
 SESSIONS_A_CALL = 32
 """One script opens at most this many sessions: a partition may have thousands of hosts."""
 SUPERSEDED_SECONDS = 1.0
@@ -166,11 +166,11 @@ class Leasing:
         keys = self._upkeep.take()
         if not keys:
             return
-        args = to_msgpack([TEND_MOST])
+        args = to_msgpack([MAINTAIN_MOST])
         try:
-            replies = self._calls("tend", {p: args for p, _ in keys}, partial=True)
-            for p, (_, _, _, tend) in replies.items():
-                self.note(p, 0, tend)
+            replies = self._calls("maintain", {p: args for p, _ in keys}, partial=True)
+            for p, (_, _, _, maintain_at) in replies.items():
+                self.note(p, 0, maintain_at)
         except BaseException:
             for key in keys:
                 self._postpone(key, 1.0)
@@ -381,7 +381,7 @@ class Leasing:
                 for crawl_id in asked[p]:
                     self._postpone((p, crawl_id), 0.0)
                 continue
-            _, sessions, nexts, tend = reply
+            _, sessions, nexts, maintain_at = reply
             for row in sessions:
                 session = part.session_of(p, waiter.request.ttl, row)
                 waiter.sessions.append(session)
@@ -389,4 +389,4 @@ class Leasing:
                 self._opened(session.crawl)
             for crawl_id, due in zip(asked[p], nexts, strict=True):
                 self.note(p, crawl_id, due)
-            self.note(p, 0, tend)
+            self.note(p, 0, maintain_at)

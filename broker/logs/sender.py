@@ -21,8 +21,8 @@ import msgspec
 import zstandard
 from gevent.event import Event
 
-from greencrawl.broker.logs.choosing import ranked
-from greencrawl.broker.logs.known import Known
+from greencrawl.broker.logs.known_loggers import Known
+from greencrawl.broker.logs.logger_choice import ranked
 from greencrawl.broker.logs.records import POST_BYTES, PostReply
 from greencrawl.broker.logs.ring import RING_BYTES, Ring
 from greencrawl.broker.logs.spool import SPOOL_BYTES, Batch, Spool

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.frontier import Frontier
-from greencrawl.broker.logs.asking import Loggers
+from greencrawl.broker.logs.querying import Loggers
 from greencrawl.broker.service.admission_batcher import AdmissionBatcher
 from greencrawl.broker.service.hook_refusals import Refusals
 from greencrawl.broker.service.lease_dedup import LeaseDedup

@@ -88,7 +88,7 @@ class Refill(DutyTask):
         memory = self._service.frontier.partition_memory(partition, HOSTS, crawls)
         brought = 0
         if not memory.full and (not memory.budget or memory.used < memory.budget):
-            for crawl, host in memory.dry:
+            for crawl, host in memory.low:
                 brought += self._refill(crawl, partition, host)
         low = not memory.full and (not memory.budget or memory.used < memory.budget * LOW_SHARE)
         for crawl in crawls if low else memory.idle:

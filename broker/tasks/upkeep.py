@@ -49,7 +49,7 @@ CUT_SECONDS = 3.0
 """Then the duty is left to others for this long."""
 TICK_SECONDS = 1.0
 """Seconds between two steps of the store's clock while the frontier is in use."""
-TOGETHER = 32
+BATCH = 32
 """Crawls that are counted in one call: some 0.15 ms of a script."""
 HELD_SECONDS = 60.0
 """Seconds between two reads of all pending batches while they wait for a node that is away."""
@@ -174,8 +174,8 @@ class Upkeep:
         ]  # fmt: skip
         # A crawl stays due until its scan is complete: the note of its end is read only once.
         self._next.update((crawl.id, 0.0) for crawl in due)
-        for start in range(0, len(due), TOGETHER):
-            some = due[start : start + TOGETHER]
+        for start in range(0, len(due), BATCH):
+            some = due[start : start + BATCH]
             counts = self._service.frontier.count(some) if len(some) > 1 else None
             for crawl in some:
                 self._looked[crawl.id] = now

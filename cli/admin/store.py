@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.ui.display import printable, size
 from greencrawl.schema import log
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
@@ -43,14 +43,14 @@ def store() -> None:
 
 @store.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the state of a ring as JSON.")
-@reach.data_option
+@connecting.data_option
 def status(as_json: bool, data: str | None) -> int:
     """Show who takes writes, who acknowledges them, who lags, and what to do.
 
     The exit code is 1 if there is something to do.
     """
-    settings = reach.load(data)
-    path = reach.sqlite_path(settings)
+    settings = connecting.load(data)
+    path = connecting.sqlite_path(settings)
     steward = steward_of(settings.store_url, settings.store_steward)
     if as_json and steward is None:
         raise click.UsageError("--json is for a ring of two masters, and GREENCRAWL_STORE is none")
@@ -160,7 +160,7 @@ def local(folder: str, stop: bool) -> None:
 
 
 def _steward() -> Steward:
-    settings = reach.load()
+    settings = connecting.load()
     steward = steward_of(settings.store_url, settings.store_steward)
     if steward is None:
         raise InvalidConfig([("GREENCRAWL_STORE", "names no ring of two masters")])

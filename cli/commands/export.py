@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.reading.stored import TEXTS, with_text
 from greencrawl.cli.ui.display import size
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
@@ -69,7 +69,7 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
 @click.option(
     "--restart", is_flag=True, help="Start an interrupted export again from its beginning."
 )
-@reach.data_option
+@connecting.data_option
 def export(
     crawl: str | None,
     format_: str | None,
@@ -111,7 +111,7 @@ def export(
         **({"items": True} if items else {}),
     }
     wanted = _filter(since, host, status)
-    with reach.store(reach.load(data)) as store:
+    with connecting.store(connecting.load(data)) as store:
         chosen = Wanted(
             crawl=choose.one(store.crawls(), crawl or named), pages=wanted, pages_only=pages_only
         )

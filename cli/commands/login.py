@@ -12,7 +12,7 @@ from typing import cast
 import click
 import gevent
 
-from greencrawl.cli import choose, crawlfile, reach
+from greencrawl.cli import choose, connecting, crawlfile
 from greencrawl.cli.local import consent
 from greencrawl.cli.local.data_folder import holder
 from greencrawl.cli.ui import advice
@@ -59,7 +59,7 @@ class Wanted:
 @click.option(
     "--forget", is_flag=True, help="Delete the state of the last login; the next one starts anew."
 )
-@reach.data_option
+@connecting.data_option
 def login(
     name: str,
     file: str | None,
@@ -78,7 +78,7 @@ def login(
     (GREENCRAWL_AUTH_NAME_PASSWORD) or from credentials.toml; see docs/authentication.md."""
     if status and forget:
         raise click.UsageError("--status and --forget are two commands")
-    settings = reach.load(data)
+    settings = connecting.load(data)
     wanted = _wanted(settings, name, file, crawl)
     with _leases(settings) as leases:
         vault = open_vault(settings, leases)
@@ -133,17 +133,17 @@ def _options(
 ) -> tuple[Sequence[CrawlOptions], Permits]:
     """Return the known crawls, and what they may use: anybody may have created them."""
     permits = OWN
-    broker = reach.answering(settings)
+    broker = connecting.answering(settings)
     if broker is not None:
         crawls, permits = broker.crawls(), Permits.of(settings)
     else:
-        path = reach.sqlite_path(settings)
+        path = connecting.sqlite_path(settings)
         if path is not None and not path.exists():
             raise GreencrawlError(
                 f"nothing has been crawled into {path.parent} yet: see --data, or name the file "
                 f"that describes the crawl: `greencrawl login {name} FILE.toml`"
             )
-        with reach.store(settings) as store:
+        with connecting.store(settings) as store:
             crawls = store.crawls()
     if crawl is not None:
         crawls = [choose.one(crawls, crawl)]
@@ -159,11 +159,11 @@ def _leases(settings: Settings) -> Iterator[Claims]:
     """
     from greencrawl.broker.frontier import Frontier
 
-    path = reach.sqlite_path(settings)
+    path = connecting.sqlite_path(settings)
     if path is not None and not path.exists():  # nothing has been crawled yet
         yield LocalClaims()
         return
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         try:
             frontier = Frontier(
                 settings.redis_addresses,
@@ -237,7 +237,7 @@ def _forget(vault: Vault, settings: Settings, entry: Auth) -> None:
 
 def _unblock(settings: Settings, entry: Auth) -> None:
     """Let workers ask the entry's hosts again at once, if a failed login had blocked them."""
-    broker = reach.answering(settings)
+    broker = connecting.answering(settings)
     if broker is None:
         return
     plain = [pattern for pattern in entry.hosts if "*" not in pattern]

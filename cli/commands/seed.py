@@ -10,7 +10,7 @@ from itertools import islice
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.crawlfile import with_scheme
 from greencrawl.schema.errors import Refused
 from greencrawl.schema.records import SeedReply, SeedRequest
@@ -29,7 +29,7 @@ FULL_SECONDS = 5.0
 @click.option(
     "--if-changed", is_flag=True, help="The same, but read pages again only if they have changed."
 )
-@reach.data_option
+@connecting.data_option
 def seed(
     crawl: str, urls: tuple[str, ...], force: bool, if_changed: bool, data: str | None
 ) -> None:
@@ -40,7 +40,7 @@ def seed(
     the exit code is then 1. Pending URLs wait for a Redis node that is away: they are kept, and
     queued when it is back. Repeating the command changes nothing.
     """
-    broker = reach.required(reach.load(data))
+    broker = connecting.required(connecting.load(data))
     counts = {"added": 0, "duplicate": 0, "rejected": 0, "pending": 0}
     for batch in _batches(map(with_scheme, _given(urls))):
         request = SeedRequest(batch, force=force, if_changed=if_changed)

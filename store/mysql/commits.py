@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from greencrawl.schema import crash_points
 from greencrawl.schema.records import Check, Final, Stamp
-from greencrawl.store import planned
+from greencrawl.store import recrawl_calendar
 from greencrawl.store import rows as common
 from greencrawl.store.bodies import Place
 from greencrawl.store.mysql import page_limit, rows
@@ -108,7 +108,7 @@ class Write:
 def _plan(db: Db, work: Prepared, crawls: Set[int], refused: Set[Key]) -> frozenset[Key]:
     """Update the calendars with what was found; return what is retired."""
     known = plans.plans(db, sorted(crawls))
-    found = planned.observed(work.work, known) if known else []
+    found = recrawl_calendar.observed(work.work, known) if known else []
     found = [one for one in found if (one.crawl, one.fingerprint) not in refused]
     return calendar.settle(db, found, known).retired if found else frozenset()
 

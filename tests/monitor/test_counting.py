@@ -8,8 +8,8 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from greencrawl.monitor.beside import counting as module
-from greencrawl.monitor.beside.counting import LEAST_SECONDS, SHARE, Counting
+from greencrawl.monitor.background import counting as module
+from greencrawl.monitor.background.counting import LEAST_SECONDS, SHARE, Counting
 from greencrawl.schema.errors import Unavailable
 from tests.monitor.rig import Desk
 

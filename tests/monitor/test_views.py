@@ -165,11 +165,11 @@ def test_a_stored_url_is_not_shown_as_being_fetched_though_its_lease_still_runs(
 ) -> None:
     told: dict[str, int] = {}
 
-    def where(crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
+    def find_url(crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
         told[url] = stored_ms
         return UrlState(crawl=crawl.name, url=url, state="seen" if stored_ms else "leased")
 
-    monkeypatch.setattr(admin.queue, "where", where)
+    monkeypatch.setattr(admin.queue, "find_url", find_url)
     url = f"{HOST}p1"
     same = Attempt(
         crawl=crawl.id, fingerprint=fingerprint(url), url=url, code=304, kind="ok", errors=0,

@@ -83,7 +83,7 @@ class QueueDouble:
     beats: BeatsDouble = field(default_factory=lambda: BeatsDouble())
     outages: OutagesDouble = field(default_factory=lambda: OutagesDouble())
     full: bool = False
-    memory_of: dict[int, PartitionMemory] = field(default_factory=dict)
+    memories: dict[int, PartitionMemory] = field(default_factory=dict)
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     """Partitions of another node, which is away."""
@@ -155,7 +155,7 @@ class QueueDouble:
         self._check()
         if partition in self.lost:
             raise Unavailable("redis is away")
-        return self.memory_of.get(partition, PartitionMemory(0, 0, False, []))
+        return self.memories.get(partition, PartitionMemory(0, 0, False, []))
 
     def under(self, partition: int) -> tuple[str, int]:
         return ("away" if partition in self.lost else "node"), 1
@@ -269,7 +269,7 @@ class QueueDouble:
     def workers(self) -> tuple[int, tuple[str, ...]]:
         return self.at_work, self.claimed_twice
 
-    def where(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
+    def find_url(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
         self._check()
         if self.lost_node and "lost" in url:
             raise Unavailable("Redis at redis://b is away")

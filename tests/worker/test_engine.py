@@ -28,7 +28,7 @@ from greencrawl.worker.child import Worker
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
-from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.held import HeldSession, Sessions
 
 
 def session(number: int, robots_known: bool = True) -> Session:
@@ -110,12 +110,12 @@ class Runner:
     """Its sessions last until ``release`` is set; then they report ``report``."""
 
     release: Event = field(default_factory=Event)
-    running: dict[str, Held] = field(default_factory=dict)
+    running: dict[str, HeldSession] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     reports: dict[str, HostReport] = field(default_factory=dict)
     error: Exception | None = None
 
-    def run(self, held: Held) -> CloseItem | None:
+    def run(self, held: HeldSession) -> CloseItem | None:
         host = held.session.host
         self.running[host] = held
         self.ran.append(host)
@@ -612,7 +612,7 @@ def test_a_drained_worker_ends_all_its_sessions_soon_and_also_resting_ones(rig: 
 
 
 def test_the_pause_of_a_session_that_is_roused_at_its_end_ends_once() -> None:
-    held = Held(session(1), 1e12)
+    held = HeldSession(session(1), 1e12)
 
     def wait(_: float | None) -> None:
         held.interrupt()

@@ -62,8 +62,8 @@ from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.robots import parser
 from greencrawl.worker.robots.cache import ASK_AGAIN_SECONDS, RobotsRules
 from greencrawl.worker.session.fetcher import CROWDED_SECONDS, Visit
-from greencrawl.worker.session.held import Held
-from greencrawl.worker.session.in_hand import Crowded, InHand
+from greencrawl.worker.session.held import HeldSession
+from greencrawl.worker.session.memory_budget import MemoryBudget, MemoryTimeout
 from tests.worker.extract.main.test_main_text import ARTICLE, STORY
 
 TOKEN = "00000000000000aa"
@@ -280,7 +280,7 @@ class World:
         self.quarantine = QuarantineDouble()
         self.errands = Anonymous()
         self.keep_all = False
-        self.in_hand = InHand()
+        self.memory_budget = MemoryBudget()
         self.set(scope="host")
 
     def set(self, **options: Any) -> None:
@@ -300,7 +300,7 @@ class World:
             guarded=Guarded(self.crash_record, self.quarantine),
             stopping=self.stopping,
             keep_all=self.keep_all,
-            in_hand=self.in_hand,
+            memory_budget=self.memory_budget,
         )
 
     def run(
@@ -315,7 +315,7 @@ class World:
             Task(i, task) if isinstance(task, str) else task for i, task in enumerate(tasks, 1)
         )
         session = msgspec.structs.replace(_session(numbered, delay, host), failures=failures)
-        self.held = Held(session, 1e12)
+        self.held = HeldSession(session, 1e12)
         return (pipeline or self.pipeline()).run(self.held)
 
     @property
@@ -757,19 +757,19 @@ def test_body_is_in_hand_until_its_page_is_with_the_writer(world: World) -> None
     world.stores.room.clear()
     running = gevent.spawn(world.run, "http://h/a", "http://h/gone")
     gevent.sleep(0.01)
-    assert world.in_hand.bytes == 0, "nothing is asked for while there is no room"
+    assert world.memory_budget.bytes == 0, "nothing is asked for while there is no room"
     world.site.meanwhile = lambda url: world.stores.room.clear()
     world.stores.room.set()
     gevent.sleep(0.01)
-    assert world.in_hand.bytes == len(body), "it waits to be read"
+    assert world.memory_budget.bytes == len(body), "it waits to be read"
     world.site.meanwhile = lambda url: None
     world.stores.room.set()
     assert running.get(timeout=5) is not None
-    assert world.in_hand.bytes == 0
+    assert world.memory_budget.bytes == 0
 
 
 def test_page_for_which_there_is_no_memory_waits_uncharged_and_its_host_rests(world: World) -> None:
-    world.site.answers["http://h/b"] = Crowded("no memory")
+    world.site.answers["http://h/b"] = MemoryTimeout("no memory")
     close = world.run("http://h/a", "http://h/b", "http://h/c")
     assert close is not None
     assert close.release == (2, 3)

@@ -40,7 +40,7 @@ SHORT_LIVES = 10
 class Account:
     """One entry in use. ``name`` is its name in the vault; the rest changes.
 
-    Moments are on the keeper's clock, in seconds.
+    Moments are on the authenticator's clock, in seconds.
     """
 
     name: str

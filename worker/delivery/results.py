@@ -34,7 +34,7 @@ from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.attempts import Journal
 from greencrawl.worker.hooks import stable
 from greencrawl.worker.retry import Decision, passes
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 
 ACTION = "action"
 """The kind of a URL that is not asked for since it logs out or changes something."""
@@ -53,7 +53,7 @@ _SHOWN = 300
 class Result(Struct, kw_only=True):
     """The result of one task: rows to store, and the outcome to report afterwards."""
 
-    held: Held
+    held: HeldSession
     task: int
     outcome: Outcome
     page: StoredPage | None = None
@@ -141,7 +141,7 @@ class Results:
 
     def failed(
         self,
-        held: Held,
+        held: HeldSession,
         crawl: int,
         task: Task,
         failure: Failure,
@@ -182,11 +182,11 @@ class Results:
             result.finals.append(final)
         return result
 
-    def settled(self, held: Held, task: Task) -> Result:
+    def settled(self, held: HeldSession, task: Task) -> Result:
         """Make a result without rows: it is no page, or a guessed sitemap."""
         return Result(held=held, task=task.number, outcome=Done())
 
-    def excluded(self, held: Held, crawl: int, task: Task, kind: str, detail: str) -> Result:
+    def excluded(self, held: HeldSession, crawl: int, task: Task, kind: str, detail: str) -> Result:
         """Make the final state of a URL that is not asked for: ``kind``: "scope", "robots",
         "action"."""
         if task.kind == TaskKind.SITEMAP_GUESS:
@@ -212,7 +212,7 @@ class Results:
             for url, why in links.items()
         ]
 
-    def parked(self, held: Held, crawl: int, task: Task, shape: str, detail: str) -> Result:
+    def parked(self, held: HeldSession, crawl: int, task: Task, shape: str, detail: str) -> Result:
         """Make the final state of a URL of a ``shape`` that is not to be fetched now, and why.
 
         No request was made. The URL waits in SQL until a person releases it.
@@ -254,7 +254,7 @@ class Results:
 
     def stored(
         self,
-        held: Held,
+        held: HeldSession,
         task: Task,
         fetched: Fetched,
         page: StoredPage,
@@ -293,7 +293,7 @@ class Results:
             result.outcome = msgspec.structs.replace(done, kind=str(next(iter(warnings))))
         return result
 
-    def unchanged(self, held: Held, task: Task, fetched: Fetched) -> Result:
+    def unchanged(self, held: HeldSession, task: Task, fetched: Fetched) -> Result:
         """Make the result of an unchanged page: its attempt, with the code 304, and no version."""
         crawl, number = held.session.crawl, self._fingerprint(task.url)
         return Result(

@@ -51,7 +51,7 @@ from greencrawl.worker.metrics.tallies import Tallies
 from greencrawl.worker.orders.figures import Figures
 from greencrawl.worker.session.backoff import delays, until_available
 from greencrawl.worker.session.held import Sessions
-from greencrawl.worker.session.in_hand import InHand
+from greencrawl.worker.session.memory_budget import MemoryBudget
 
 log = logger("worker")
 
@@ -88,17 +88,17 @@ class Writer:
         spawn: Callable[..., object] = gevent.spawn,
         backlog_bytes: int = BACKLOG_BYTES,
         linger: float = LINGER_SECONDS,
-        in_hand: InHand | None = None,
+        memory_budget: MemoryBudget | None = None,
         figures: Figures | None = None,
         tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
         """Build it; ``spawn`` starts the greenlet of a batch, and ends the process if that fails.
 
-        Results count in ``in_hand``, too.
+        Results count in ``memory_budget``, too.
         """
         self._tallies = tallies or Tallies()
-        self._in_hand = in_hand or InHand(clock=clock)
+        self._memory_budget = memory_budget or MemoryBudget(clock=clock)
         self._figures = figures or Figures()
         self._spawn = spawn
         self._store = store
@@ -156,7 +156,7 @@ class Writer:
 
     def _count(self, size: int) -> None:
         self._bytes += size
-        self._in_hand.add(size)
+        self._memory_budget.add(size)
 
     def _leave_at(self, due: float) -> None:
         if due < self._due:

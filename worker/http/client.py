@@ -1,7 +1,7 @@
 """Downloads: one call is one request on the wire, and one answer or one failure.
 
 Redirects are not followed and nothing is tried again here: politeness must know of every request.
-The host's name is resolved and judged (``greencrawl.worker.http.names``), and the connection goes
+The host's name is resolved and judged (``greencrawl.worker.http.dns``), and the connection goes
 to that very address, while the Host header, SNI and the certificate's check keep the name.
 """
 
@@ -26,14 +26,14 @@ from greencrawl.worker.http.connections import (
     Connections,
     Origin,
 )
-from greencrawl.worker.http.names.resolver import LOOKUP_SECONDS, Resolver
-from greencrawl.worker.http.names.system import Lookup
+from greencrawl.worker.http.dns.resolver import LOOKUP_SECONDS, Resolver
+from greencrawl.worker.http.dns.system import Lookup
 from greencrawl.worker.http.receiving import LEAST_RATE, RATE_SECONDS, Receiver, put_aside
 from greencrawl.worker.http.response import Answer
 from greencrawl.worker.http.tls import tls_context
 from greencrawl.worker.metrics.table import RESPONSE_BUCKETS, SLOT
 from greencrawl.worker.metrics.tallies import Tallies
-from greencrawl.worker.session.in_hand import InHand, Part, PutAside
+from greencrawl.worker.session.memory_budget import MemoryBudget, Part, Preempted
 from greencrawl.worker.session.shares import Shares, Ticket
 
 MAX_IDLE = 600
@@ -79,7 +79,7 @@ class Downloader:
     ``request_seconds`` bounds a whole request – look-up, connecting, TLS, sending, headers and
     body, however slowly they come – and ``connect_seconds`` its connecting and TLS alone. A body is
     cut off if it brings less than ``least_rate`` bytes a second after ``rate_seconds``. Bodies
-    count in ``in_hand`` while they are received, and may have to wait for each other. At most
+    count in ``memory_budget`` while they are received, and may have to wait for each other. At most
     ``max_idle`` connections are kept, each for ``idle_seconds``. ``dns_servers`` are asked for
     names, or the system's; a ``resolver`` replaces them, in a thread. ``tls`` is the one context of
     all https connections. One time is not bounded: how long a ready greenlet waits until it runs.
@@ -95,7 +95,7 @@ class Downloader:
         idle_seconds: float = IDLE_SECONDS,
         least_rate: float = LEAST_RATE,
         rate_seconds: float = RATE_SECONDS,
-        in_hand: InHand | None = None,
+        memory_budget: MemoryBudget | None = None,
         dns_servers: Sequence[str] = (),
         resolver: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
@@ -108,8 +108,8 @@ class Downloader:
         self._shares = shares
         self._refused_ports = BAD_PORTS | SERVICE_PORTS.difference(allow_ports)
         self._request_seconds = request_seconds
-        self._in_hand = in_hand or InHand(clock=clock)
-        self._receiver = Receiver(self._in_hand, least_rate, rate_seconds, clock)
+        self._memory_budget = memory_budget or MemoryBudget(clock=clock)
+        self._receiver = Receiver(self._memory_budget, least_rate, rate_seconds, clock)
         self._clock = clock
         self._resolver = Resolver(
             allow_networks, resolver, servers=dns_servers, tallies=self._tallies, clock=clock
@@ -151,7 +151,7 @@ class Downloader:
         monotonic clock. ``caps`` are the limits for ``shares``, if there are any. ``watch`` gets a
         function that ends the request while no part of its answer has come. ``pack``: a large body
         may come back gzipped, whatever its own encoding was. Raises LeaseExpired when the deadline
-        has passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no
+        has passed, InvalidUrl when ``url`` is not canonical http(s), MemoryTimeout when there is no
         memory for the body, and what ``shares`` raises.
         """
         origin, target = _split(url)
@@ -180,7 +180,7 @@ class Downloader:
         message = request_head(target, origin.authority, fields, method, len(body)) + body
         request = _Request(url, message, max_body_bytes, until, deadline, pack)
         answer = Answer(bodiless=method == "HEAD")
-        part = Part(self._in_hand, connection.interrupt)
+        part = Part(self._memory_budget, connection.interrupt)
         if watch is not None:
             watch.cut = lambda: not answer.received and part.cut_off()
         try:
@@ -273,7 +273,7 @@ class Downloader:
         except TimeoutError as error:
             detail = str(error) or f"no complete answer within {self._request_seconds:g} s"
             return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
-        except PutAside:
+        except Preempted:
             return put_aside(answer, part)
         except ssl.SSLError as error:
             return Failure(FailureKind.TLS, error.reason or str(error), code=answer.status)
@@ -294,7 +294,7 @@ class Downloader:
         sent_ms: int,
         took_ms: int,
     ) -> Fetched | Failure:
-        """Return the record of the answer, its content-encoding undone. Raises Crowded."""
+        """Return the record of the answer, its content-encoding undone. Raises MemoryTimeout."""
         self._tallies.add(_BYTES, len(answer.body))
         self._tallies.observe(_SECONDS, RESPONSE_BUCKETS, took_ms / 1000)
         most, pack = request.max_body_bytes, request.pack

@@ -6,7 +6,7 @@ import re
 
 from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 
-from greencrawl.worker.http.odd import HeadRepair, NotHttp
+from greencrawl.worker.http.repair import HeadRepair, NotHttp
 
 MAX_HEAD_BYTES = 64 * 1024
 """Status line and headers have at most this many bytes, interim (1xx) answers included."""

@@ -36,7 +36,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 PATIENCE_SECONDS = 1.0
 """How long a session waits for its start; then its place is of use to others."""
 LONGEST_TURN_SECONDS = 300.0
-TOGETHER_SECONDS = 0.005
+BATCH_SECONDS = 0.005
 """Requests within this long are put into one call."""
 TICK_SECONDS = 0.02
 """Seconds between two checks of waiting sessions, while there are any."""
@@ -306,7 +306,7 @@ class Shares:
             self._woken.wait(TICK_SECONDS if self._waiting else max(0.0, round_at - now))
             if self._woken.is_set():
                 self._woken.clear()
-                gevent.sleep(TOGETHER_SECONDS)
+                gevent.sleep(BATCH_SECONDS)
             now = self._clock()
             looked_at = list(self._waiting)
             if now >= round_at:

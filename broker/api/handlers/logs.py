@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from greencrawl.broker.logs.records import LogsQuery, LogsReply
-from greencrawl.broker.service.faces import logs
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared import logs
 
 
 def list_logs(service: Service, query: LogsQuery) -> LogsReply:

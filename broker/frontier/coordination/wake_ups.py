@@ -115,7 +115,7 @@ class WakeUps:
         """
         opened = self._opened
         args = to_msgpack([tick, int(vouch)])
-        replies = self._run(node, "beat", [(partition, args)], duty)
+        replies = self._run(node, "heartbeat", [(partition, args)], duty)
         ((_, published, out, node.tick, owed),) = replies
         self._none_at[node.id] = -1 if out else opened
         if all(self._none_at.get(one.id) == self._opened for one in self._nodes):
@@ -205,9 +205,9 @@ class WakeUps:
             if crawl.state != "active":
                 continue
             replies = self._calls("count", dict.fromkeys(on, to_msgpack([crawl.id])))
-            for p, (_, _, due, tend, *_) in replies.items():
+            for p, (_, _, due, maintain_at, *_) in replies.items():
                 self._leasing.note(p, crawl.id, due)
-                self._leasing.note(p, 0, tend)
+                self._leasing.note(p, 0, maintain_at)
 
     def listen(self, node: Node, on: list[int]) -> None:
         """Listen to a node's wake-ups; after a lost connection look at everything."""

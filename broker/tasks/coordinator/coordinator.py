@@ -52,7 +52,7 @@ CUT_SECONDS = 10.0
 """How long the duty is left to others if Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
-TOGETHER = 32
+BATCH = 32
 """Crawls that are counted in one call."""
 STILL_MINUTES = 5
 """After this many minutes a crawl without changes is counted again.
@@ -257,8 +257,8 @@ class Coordinator:
             if crawl.id in over or minute >= self._count_at.get(crawl.id, 0)
         ]  # fmt: skip
         seen = list[tuple[Crawl, CrawlStats]]()
-        for start in range(0, len(due), TOGETHER):
-            some = due[start : start + TOGETHER]
+        for start in range(0, len(due), BATCH):
+            some = due[start : start + BATCH]
             counts = frontier.count(some)
             if counts is None or frontier.nodes_away():
                 return  # only some are counted: sums would fall, and rise again

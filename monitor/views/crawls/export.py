@@ -13,7 +13,7 @@ from greencrawl.store.base import Store
 from greencrawl.store.export.formats import FORMATS, BodyOptions, Format
 from greencrawl.store.export.resumable import Wanted, pieces
 
-TOGETHER_BYTES = 64 * 1024
+BATCH_BYTES = 64 * 1024
 
 
 def export(look: Look) -> Download:
@@ -35,7 +35,7 @@ def _chunks(store: Store, crawl: Crawl, format_: Format) -> Iterator[bytes]:
     for piece in pieces(store, Wanted(crawl=crawl), format_):
         some.append(piece)
         size += len(piece)
-        if size >= TOGETHER_BYTES:
+        if size >= BATCH_BYTES:
             yield b"".join(some)
             some, size = [], 0
             gevent.sleep(0)

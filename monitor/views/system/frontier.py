@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Debt, NodeAway, NodeRepair
 
@@ -79,10 +79,10 @@ def _memory(look: Look) -> list[Memory]:
     return found
 
 
-def repair(look: Look, form: Form) -> Goto:
+def repair(look: Look, form: Form) -> Redirect:
     """Give Redis again what it may have missed, or ``all``."""
     look.service.frontier.repair(form.text("all") == "1")
-    return Goto("/monitor/frontier", "repairing")
+    return Redirect("/monitor/frontier", "repairing")
 
 
 VIEWS = (View(name="frontier", path="/monitor/frontier", part=part, nav=True),)

@@ -50,7 +50,7 @@ class Rig:
     def calls(
         self, script: str, calls: dict[int, bytes], *, partial: bool = False
     ) -> dict[int, list[Any]]:
-        if script == "tend":
+        if script == "maintain":
             self.tended |= set(calls)
             return {p: [now_ms(), 0, 0, 0] for p in calls}
         assert script == "open"
@@ -180,8 +180,8 @@ def test_partitions_beyond_the_sessions_asked_for_stay_due(rig: Rig) -> None:
 
 def test_lease_calls_that_wait_together_share_the_due_hosts(rig: Rig) -> None:
     def one_host(p: int, args: list[Any]) -> list[Any]:
-        now, sessions, _, tend = rig.one_session(p, args)
-        return [now, sessions, [0], tend]
+        now, sessions, _, maintain_at = rig.one_session(p, args)
+        return [now, sessions, [0], maintain_at]
 
     rig.opens = one_host
     calls = [gevent.spawn(rig.lease, room=room) for room in (100, 100, 91)]
@@ -362,8 +362,8 @@ def test_a_host_that_a_worker_refuses_goes_to_the_next_waiting_worker(rig: Rig) 
 
 def test_a_worker_that_refuses_a_crawl_takes_no_share_of_it_from_others(rig: Rig) -> None:
     def one_host(p: int, args: list[Any]) -> list[Any]:
-        now, sessions, _, tend = rig.one_session(p, args)
-        return [now, sessions, [0], tend]
+        now, sessions, _, maintain_at = rig.one_session(p, args)
+        return [now, sessions, [0], maintain_at]
 
     hooked = replace(CRAWL, options=replace(CRAWL.options, hook="mine"))
     rig.crawl = lambda _: hooked

@@ -339,10 +339,10 @@ def test_a_host_that_runs_low_with_urls_in_the_overflow_counts_until_its_crawl_i
     assert client.scard(prefix + ":dry") == 1
     before = small.partition_memory(p).used
     assert before >= 240, "its record is there still"
-    assert small.partition_memory(p).dry == [(crawl.id, "h.example")]
+    assert small.partition_memory(p).low == [(crawl.id, "h.example")]
     store.delete_crawl(crawl.id)
     small.drop_crawl(crawl.id)
-    assert small.partition_memory(p).dry == []
+    assert small.partition_memory(p).low == []
     assert client.scard(prefix + ":dry") == 0
     assert small.partition_memory(p).used == before - 240
 

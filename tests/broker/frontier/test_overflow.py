@@ -94,7 +94,7 @@ def test_urls_beyond_a_hosts_budget_wait_in_the_store_and_come_back_best_first(
             got += [task.url for task in s.tasks]
             finish_all(frontier, s)
             close(frontier, s)
-        for place, host in frontier.partition_memory(p).dry:
+        for place, host in frontier.partition_memory(p).low:
             frontier.refill(place, p, host)
     assert sorted(got) == sorted(item.url for item in urls(30) + better)
     order = [url for url in got if "/3/" in url]

@@ -17,9 +17,9 @@ import pytest
 import structlog
 
 from greencrawl.broker.logs import sender as module
-from greencrawl.broker.logs.asking import merge
-from greencrawl.broker.logs.choosing import ranked
-from greencrawl.broker.logs.known import FORGET_SECONDS, Known
+from greencrawl.broker.logs.known_loggers import FORGET_SECONDS, Known
+from greencrawl.broker.logs.logger_choice import ranked
+from greencrawl.broker.logs.querying import merge
 from greencrawl.broker.logs.records import LogLine, LogsQuery, LogsReply
 from greencrawl.broker.logs.sender import Sender
 from greencrawl.broker.transport import KeepAlive
@@ -27,7 +27,7 @@ from greencrawl.logger.finding import find
 from greencrawl.logger.intake import Intake
 from greencrawl.schema import log
 from greencrawl.schema.clock import epoch_ms
-from tests.broker.logs.test_asking import answering
+from tests.broker.logs.test_querying import answering
 from tests.support.logger_process import LoggerProcess, everything, line, logger_here
 from tests.support.ports import free_port, free_ports
 from tests.support.system import wait_until

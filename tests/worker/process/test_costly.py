@@ -43,7 +43,7 @@ from greencrawl.worker.process.crash_record import CrashRecord
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.session.fetcher import Visit
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 from tests.support.checkout import ROOT
 from tests.support.raw_server import RawServer, answer
 
@@ -69,7 +69,7 @@ class Worker:
             session=f"1/{host}", token="t", crawl=1, revision=1, host=host, ttl=60,
             delay=0.0, floor=0.0, robots_known=True, tasks=(),
         )  # fmt: skip
-        return Visit(Held(session, 1e12), CONTEXT, self.downloader, Event())
+        return Visit(HeldSession(session, 1e12), CONTEXT, self.downloader, Event())
 
     def read(self, visit: Visit, body: bytes, address: str = "", wire: int = 100) -> str:
         """Return how a page went beyond its grant, or "" if it did not."""

@@ -470,7 +470,7 @@ def test_the_explanation_of_a_url_says_until_when_its_node_rests_after_a_loss(ri
     assert left > 0
     rig.server.client.hset(keys.OWNER, "rest", round(till_ms + 60_000))
     before = datetime.now(UTC) + timedelta(seconds=left + 60)
-    said = rig.frontier.where(rig.store.crawl(rig.crawl.id), "http://h.example/").why
+    said = rig.frontier.find_url(rig.store.crawl(rig.crawl.id), "http://h.example/").why
     found = re.search(r"its hosts are not fetched until (\d\d):(\d\d):(\d\d) UTC", said)
     assert found, said
     hour, minute, second = map(int, found.groups())
@@ -479,7 +479,7 @@ def test_the_explanation_of_a_url_says_until_when_its_node_rests_after_a_loss(ri
     assert (told - expected + 5) % 86_400 < 10
     rig.server.client.hset(keys.OWNER, "rest", round(till_ms - 1000 * left))
     crawl = rig.store.crawl(rig.crawl.id)
-    assert "fetched until" not in rig.frontier.where(crawl, "http://h.example/").why
+    assert "fetched until" not in rig.frontier.find_url(crawl, "http://h.example/").why
 
 
 # -- during a recovery

@@ -72,7 +72,7 @@ def session() -> requests.Session:
 
 
 def log_in(kind: FormKind, generation: int = 1) -> Grant:
-    """Log in as the keeper does."""
+    """Log in as the authenticator does."""
     grant = kind.log_in(session(), None)
     grant.generation = generation
     grant.made_ms = generation

@@ -25,7 +25,7 @@ def yield_now() -> None:
     gevent.sleep(PAUSE_SECONDS)
 
 
-def gently(items: Iterable[T]) -> Iterator[T]:
+def yielding(items: Iterable[T]) -> Iterator[T]:
     """Yield the items; others have their turn whenever some have taken a slice of time."""
     began = monotonic()
     for item in items:

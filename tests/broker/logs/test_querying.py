@@ -11,8 +11,8 @@ import gevent
 import pytest
 from gevent.server import StreamServer
 
-from greencrawl.broker.logs import asking
-from greencrawl.broker.logs.asking import Loggers, merge
+from greencrawl.broker.logs import querying
+from greencrawl.broker.logs.querying import Loggers, merge
 from greencrawl.broker.logs.records import LogLine, LogsQuery, LogsReply
 from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.schema.records import Member
@@ -50,7 +50,7 @@ def http(status: int, body: bytes) -> bytes:
 def test_loggers_that_do_not_answer_are_named_beside_the_lines_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "ASK_SECONDS", 0.3)
+    monkeypatch.setattr(querying, "ASK_SECONDS", 0.3)
     nobody = f"http://127.0.0.1:{free_port()}"
     with (
         logger_here(tmp_path) as (url, _),
@@ -84,7 +84,7 @@ def test_only_loggers_that_have_not_left_are_asked_for_lines() -> None:
     assert loggers.addresses() == ("http://a",)
     there.append(member("http://d"))
     assert loggers.of("w-0") == ("http://a",)
-    now[0] = asking.LOOK_SECONDS
+    now[0] = querying.LOOK_SECONDS
     assert sorted(loggers.of("w-0")) == ["http://a", "http://d"]
 
 

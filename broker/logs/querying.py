@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from greencrawl.broker import answers
-from greencrawl.broker.logs.choosing import ranked
+from greencrawl.broker.logs.logger_choice import ranked
 from greencrawl.broker.logs.records import (
     LoggerSilent,
     LogLine,

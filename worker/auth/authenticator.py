@@ -51,7 +51,7 @@ _PLAIN_HEADERS = frozenset(
 """Header fields of an answer that are read, and that hold no credentials or are not stored."""
 
 
-class Keeper:
+class Authenticator:
     """The authentication of one process. Safe for many greenlets."""
 
     def __init__(

@@ -12,7 +12,7 @@ import pytest
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.worker.http.client import Downloader
-from greencrawl.worker.http.odd import HeadRepair, NotHttp
+from greencrawl.worker.http.repair import HeadRepair, NotHttp
 from greencrawl.worker.http.response import MAX_HEAD_BYTES, Answer
 from tests.support.odd_answers import ALSO_ODD, CHUNKED, DANGEROUS, END, ODD, OK
 from tests.support.raw_server import RawServer, send

@@ -69,7 +69,7 @@ _FIRST = 3
 """URLs of an unknown kind that are fetched early."""
 
 
-class Witness:
+class Learner:
     """Learns from the pages of all hosts of a process."""
 
     def __init__(self, novelty: Novelty, known: Known) -> None:
