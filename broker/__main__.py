@@ -106,13 +106,13 @@ def run(settings: Settings, sender: Sender) -> None:
             calendar = Calendar(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
-            face = HttpApp(
+            http_app = HttpApp(
                 service, Guard(settings.worker_token, settings.admin_token), settings.data
             )
             monitor = Monitor(service, settings.admin_token, settings.view_token)
             for path in ("/", "/monitor", "/monitor/"):
-                face.mount(path, monitor)
-            server = Server(face, listening, context)
+                http_app.mount(path, monitor)
+            server = Server(http_app, listening, context)
             address = f"{settings.bind[0]}:{server.port}"
             membership = Membership(service, settings, address, server.port, sender)
             webhook = Webhook(settings.alert) if settings.alert else None
@@ -127,7 +127,7 @@ def run(settings: Settings, sender: Sender) -> None:
             server.start()
             membership.start()
             coordinator.start()
-            log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
+            log.logger("broker").info("broker_started", host=settings.bind[0], port=server.port)
             stop.wait()
             monitor.stop()
             server.stop()
@@ -146,7 +146,7 @@ def run(settings: Settings, sender: Sender) -> None:
             if looking is not None:
                 looking.kill()
     except BrokenOff:
-        log.logger("broker").info("broken_off")
+        log.logger("broker").info("start_interrupted")
     finally:
         listening.close()
         if embedded is not None:
@@ -161,7 +161,7 @@ def _opened(settings: Settings, stop: Event) -> Store:
             return open_store(settings.store_url, settings.bodies)
         except Unavailable as error:
             if not said:
-                log.logger("broker").warning("waiting", what="store", reason=str(error))
+                log.logger("broker").warning("wait_started", what="store", reason=str(error))
             said = True
             if stop.wait(STORE_SECONDS):
                 raise

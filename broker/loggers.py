@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from greencrawl.broker import answers
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
-from greencrawl.schema.logs.choosing import ranked
+from greencrawl.schema.logs.logger_choice import ranked
 from greencrawl.schema.logs.records import (
     LoggerSilent,
     LogLine,

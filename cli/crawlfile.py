@@ -128,8 +128,8 @@ def has_scheme(text: str) -> bool:
 def seed_url(text: str) -> str:
     """Return the canonical URL of what a person typed: ``example.org`` is
     ``https://example.org/``."""
-    if slip := _MISTYPED.match(text.strip()):
-        raise InvalidConfig([("seeds", f"{text.strip()[:200]!r} is no URL{_meant(slip[0], text)}")])
+    if typo := _MISTYPED.match(text.strip()):
+        raise InvalidConfig([("seeds", f"{text.strip()[:200]!r} is no URL{_meant(typo[0], text)}")])
     try:
         return canonicalise(with_scheme(text))
     except InvalidUrl as error:

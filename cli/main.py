@@ -78,10 +78,10 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = get_close_matches(args[0], _COMMANDS)
-            if not near:
+            matches = get_close_matches(args[0], _COMMANDS)
+            if not matches:
                 raise
-            more = f" Did you mean {' or '.join(near)}?"
+            more = f" Did you mean {' or '.join(matches)}?"
             raise click.UsageError(f"{error.message}{more}", ctx) from None
 
 

@@ -67,10 +67,10 @@ def run(settings: Settings) -> None:
         raise InvalidConfig([("GREENCRAWL_DATA", f"another logger uses {folder}")]) from error
     archive = Archive(folder, settings.logger_days)
     intake = Intake(archive)
-    face = LoggerApp(archive, intake, Guard(settings.worker_token, settings.admin_token))
+    http_app = LoggerApp(archive, intake, Guard(settings.worker_token, settings.admin_token))
     server = BoundedServer(
         listening,
-        face.wsgi,
+        http_app.wsgi,
         log=None,
         error_log=ConnectionLog(),
         most=most_connections(),
@@ -84,7 +84,7 @@ def run(settings: Settings) -> None:
     port = int(server.server_port or 0)
     joining = Joining(settings, port)
     joining.start()
-    log.logger("logger").info("listening", host=settings.logger_bind[0], port=port)
+    log.logger("logger").info("logger_started", host=settings.logger_bind[0], port=port)
     stop.wait()
     joining.stop()
     server.stop(timeout=1.0)

@@ -152,7 +152,7 @@ class Archive:
                         raise FileNotFoundError
                 except FileNotFoundError:
                     if cut := frames.mend(path):
-                        log.warning("torn_end_cut", file=f"{day}/{path.name}", bytes=cut)
+                        log.warning("file_truncated", file=f"{day}/{path.name}", bytes=cut)
 
 
 def _removed(folder: Path) -> BaseException | None:

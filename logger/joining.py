@@ -73,7 +73,7 @@ class Joining:
                 said = False
             except GreencrawlError as error:
                 if not said:
-                    log.warning("waiting", what="broker", reason=str(error))
+                    log.warning("wait_started", what="broker", reason=str(error))
                 said, rest = True, PAUSE_SECONDS
             except Exception:  # a bug must not look like an outage
                 log.exception("membership_failed")

@@ -94,7 +94,7 @@ def _safe(text: bytes, now_ms: int) -> bytes:
         why = str(error)[:_QUOTED]
     return _ascii(
         {
-            "event": "line_unreadable",
+            "event": "line_not_read",
             "why": why,
             "text": text[:_QUOTED].decode("utf-8", "replace"),
             "level": "warning",

@@ -20,15 +20,15 @@ How a page is added
    name in the menu is ``nav.<name>``. A sentence of another part goes through ``t.reason``, which
    translates it by ``texts/reasons/``.
 4. Its actions: an ``Action`` in a tuple ``ACTIONS`` of the module. It calls a function of
-   ``broker/service/`` and returns where to go (``Goto``) with a key of ``said.…``, or a page in
+   ``broker/service/`` and returns where to go (``Redirect``) with a key of ``said.…``, or a page in
    place (``Shown``). Its form is written by ``{% call m.form(path) %}``, which adds the token.
    Only administrators see forms, and only their forms are taken.
 5. What is asked of the store or of Redis for a part goes through ``look.shared.get(key, make)``
    if two pages ask the same; a part as a whole is made once a second for all who look.
-6. A list that may be long is written by ``{% for one in rows|gently %}``, and what is computed in a
-   long loop goes through ``gently`` as well: leases have their turn meanwhile. What takes a store
-   long to count is counted in the background (``beside/counting.py``).
-7. What a form has wrong is told by ``mistakes.py`` where msgspec finds it.
+6. A list that may be long is written by ``{% for one in rows|yielding %}``, and what is computed
+   in a long loop goes through ``yielding`` as well: leases have their turn meanwhile. What takes a
+   store long to count is counted in the background (``background/counting.py``).
+7. What a form has wrong is told by ``field_errors.py`` where msgspec finds it.
 8. Errors of the project (``GreencrawlError``) need not be caught: the part says what happened.
    Catch Unavailable where the rest of the page still has something to say.
 9. A test in ``tests/monitor/``, with the shared browser of ``conftest.py``.

@@ -16,12 +16,12 @@ import gevent
 import msgspec
 from markupsafe import Markup
 
-from greencrawl.broker.service.faces.operating import said
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared.crawl_actions import said
 from greencrawl.monitor.access import Access, NotAllowed, Session
+from greencrawl.monitor.field_errors import field_errors
 from greencrawl.monitor.figures import Figures
-from greencrawl.monitor.look import Action, File, Form, Goto, Look, Shown, View
-from greencrawl.monitor.mistakes import mistakes
+from greencrawl.monitor.look import Action, File, Form, Look, Redirect, Shown, View
 from greencrawl.monitor.rendering import Drawn, Pages, Templates
 from greencrawl.monitor.shared import SECONDS, Shared
 from greencrawl.monitor.static import Static
@@ -111,14 +111,14 @@ class App:
                 return
             if view.admin and not look.session.may_change:
                 raise NotAllowed("refused.view")
-            alone = look.query.get("part") == "1" and view.part is not None
-            fresh = alone or "said" in look.query or _reloads(request)
+            part_only = look.query.get("part") == "1" and view.part is not None
+            fresh = part_only or "said" in look.query or _reloads(request)
             seconds = SECONDS if fresh else LOADED_SECONDS
-            if not alone and self._pages.comes_later(view, look, seconds):
+            if not part_only and self._pages.comes_later(view, look, seconds):
                 response.stream = self._pages.in_two(view, look, seconds)
                 return
             drawn = self._pages.part(view, look, seconds) if view.part is not None else Drawn("")
-            if alone:
+            if part_only:
                 self._send(request, response, drawn.html, drawn.status, look.session)
                 return
             html = self._pages.framed(view, look, Markup(drawn.html))  # our own templates made it
@@ -139,7 +139,7 @@ class App:
                 result = action.run(look, form)
             finally:
                 self._shared.forget()
-            if isinstance(result, Goto):
+            if isinstance(result, Redirect):
                 raise falcon.HTTPSeeOther(result.location)
             assert isinstance(result, Shown)
             html = self._pages.page(f"pages/{result.template}.html", look, None, result.data)
@@ -273,7 +273,7 @@ class App:
             status, detail, fields = known
             detail = text("failed.missing") if isinstance(error, falcon.HTTPNotFound) else detail
             if isinstance(error, msgspec.ValidationError):
-                fields = tuple(mistakes(text, error))
+                fields = tuple(field_errors(text, error))
                 detail = text("edit.wrong", n=len(fields))
         else:
             log.error("page_failed", method=request.method, path=request.path, exc_info=error)

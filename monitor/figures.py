@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.service.watching import points
-from greencrawl.monitor.beside.counting import Counting
-from greencrawl.monitor.beside.gently import breathe, gently
+from greencrawl.monitor.background.counting import Counting
+from greencrawl.monitor.background.yielding import yield_now, yielding
 from greencrawl.monitor.shared import Shared
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError
@@ -52,7 +52,7 @@ ENDED_SECONDS = 10.0
 """How long counters of a crawl that is not running are kept."""
 LEASED_MS = 300_000
 """After that the leases of a dead worker have ended, at usual settings."""
-TOGETHER = 5
+BATCH = 5
 """Number of crawls that are counted at once. Meanwhile nobody else is served."""
 
 
@@ -105,10 +105,10 @@ class Figures:
     def _counters(self, crawls: Sequence[Crawl], seconds: float) -> dict[str, CrawlStats]:
         def count() -> dict[str, CrawlStats]:
             found: list[CrawlStats] = []
-            for at in range(0, len(crawls), TOGETHER):
+            for at in range(0, len(crawls), BATCH):
                 if at:
-                    breathe()
-                found += self._service.counters(crawls[at : at + TOGETHER])
+                    yield_now()
+                found += self._service.counters(crawls[at : at + BATCH])
             return {one.crawl: one for one in found}
 
         key = "counters", tuple((crawl.id, crawl.version) for crawl in crawls)
@@ -197,7 +197,7 @@ class Figures:
         names = {crawl.name for crawl in crawls}
         found = dict(noted)
         own = list(self._samples) if span == "hour" else []
-        for before, after in gently(pairwise(own)):
+        for before, after in yielding(pairwise(own)):
             if after.at_ms - before.at_ms > GAP_MS:
                 continue
             for at in range(before.at_ms // 1000 + 1, after.at_ms // 1000 + 1):
@@ -227,7 +227,7 @@ class Figures:
                 stored = {one.name: found[one.name].stored for one in going if one.state == ACTIVE}
                 self._samples.append(sampled(list(self._samples), epoch_ms(), stored))
             except GreencrawlError as error:
-                log.info("no_sample", reason=str(error))
+                log.info("sample_not_taken", reason=str(error))
             gevent.sleep(first.pop(0) if first else EVERY_SECONDS)
 
 
@@ -249,14 +249,14 @@ def sampled(before: Sequence[Sample], at_ms: int, stored: dict[str, int]) -> Sam
 
     If there are none, since the last one. A crawl that is in none of them has no rate.
     """
-    near = [one for one in before if at_ms - one.at_ms <= RATE_SECONDS * 1000] or before[-1:]
-    first = {name: one for one in reversed(near) for name in one.stored}
+    recent = [one for one in before if at_ms - one.at_ms <= RATE_SECONDS * 1000] or before[-1:]
+    first = {name: one for one in reversed(recent) for name in one.stored}
     rates = {
         name: max(pages - first[name].stored[name], 0) / _seconds(first[name], at_ms)
         for name, pages in stored.items()
         if name in first
     }
-    return Sample(at_ms, stored, rates, _seconds(near[0], at_ms) if near else 0.0)
+    return Sample(at_ms, stored, rates, _seconds(recent[0], at_ms) if recent else 0.0)
 
 
 def _seconds(since: Sample, at_ms: int) -> float:

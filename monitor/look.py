@@ -89,7 +89,7 @@ class View(Struct, frozen=True, kw_only=True):
     plots: bool = False
 
 
-class Goto(Struct, frozen=True):
+class Redirect(Struct, frozen=True):
     """The answer of an action: the page to show next, and the message there.
 
     ``said`` is the end of a key ``said.…`` of the texts; ``n`` is put in.
@@ -120,7 +120,7 @@ class Action(Struct, frozen=True, kw_only=True):
     """The action of a form. It is called for administrators only, with a form of our own."""
 
     path: str
-    run: Callable[[Look, Form], Goto | Shown]
+    run: Callable[[Look, Form], Redirect | Shown]
 
 
 class Download(Struct, frozen=True, kw_only=True):

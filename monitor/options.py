@@ -13,8 +13,8 @@ import msgspec
 import msgspec.inspect as inspect
 from msgspec import Struct
 
+from greencrawl.monitor.field_errors import sentence
 from greencrawl.monitor.look import Form
-from greencrawl.monitor.mistakes import sentence
 from greencrawl.monitor.words import Words
 from greencrawl.schema.records import CrawlOptions
 

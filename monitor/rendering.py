@@ -13,9 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec import Struct
 
-from greencrawl.broker.service.faces.operating import said
+from greencrawl.broker.service.shared.crawl_actions import said
 from greencrawl.monitor.access import Session
-from greencrawl.monitor.beside.gently import gently
+from greencrawl.monitor.background.yielding import yielding
 from greencrawl.monitor.look import Data, Look, View, whole
 from greencrawl.monitor.shared import Shared
 from greencrawl.monitor.words import Words
@@ -43,7 +43,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.tests["outside"] = outside
-    made.filters["gently"] = gently
+    made.filters["yielding"] = yielding
     made.filters["json"] = json.dumps
     made.filters["pretty"] = partial(json.dumps, ensure_ascii=False, indent=2)
     return made

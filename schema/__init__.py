@@ -1,4 +1,4 @@
-"""Records, settings, and what all rooms share."""
+"""Records, settings, and what all packages share."""
 
 if __name__ != "greencrawl.schema":
     raise ImportError("`schema` is called `greencrawl.schema` now: import that")

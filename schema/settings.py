@@ -355,8 +355,8 @@ def _unknown(key: str) -> str:
         return f"unknown variable: {PREFIX}{AUTH}NAME_… ends in {', '.join(AUTH_FIELDS).upper()}"
     if key in RENAMED:
         return f"is called {PREFIX}{RENAMED[key]} now"
-    near = get_close_matches(key, KEYS, 1)
-    meant = f"did you mean {PREFIX}{near[0]}? " if near else ""
+    matches = get_close_matches(key, KEYS, 1)
+    meant = f"did you mean {PREFIX}{matches[0]}? " if matches else ""
     return f"unknown variable; {meant}docs/configuration.md lists all"
 
 

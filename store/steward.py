@@ -33,7 +33,7 @@ class Ring(Struct, frozen=True, kw_only=True):
     """The server that takes writes, since which reign, and the server that acknowledges them: ""
     for none.
 
-    ``notes`` say what is wrong, and what to do; ``seen_ms`` is the time of this observation
+    ``findings`` say what is wrong, and what to do; ``seen_ms`` is the time of this observation
     (epoch).
     """
 
@@ -41,7 +41,7 @@ class Ring(Struct, frozen=True, kw_only=True):
     writer: str = ""
     partner: str = ""
     servers: tuple[RingServer, ...] = ()
-    notes: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
     seen_ms: int = 0
 
 
@@ -60,7 +60,7 @@ def ring_of(steward: Steward | None) -> Ring | None:
         writer=term.writer if term is not None else "",
         partner=term.partner if term is not None else "",
         servers=_servers(report, masters),
-        notes=report.notes,
+        findings=report.findings,
         seen_ms=seen_ms,
     )
 

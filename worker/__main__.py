@@ -42,7 +42,7 @@ def _child(settings: Settings, number: int) -> int:
         if error.errno not in NO_ROOM:
             raise
         log.logger("worker").error(
-            "disk_full",
+            "disk_space_exhausted",
             data=str(settings.data),
             error=str(error),
             advice="make room there; the worker tries again every ten seconds",
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
     log.configure(f"worker-{arguments[1]}" if is_child else "worker", settings.log_level)
     if is_child:
         return _child(settings, numbers[0])
-    log.logger("supervisor").info("settings", **changed(settings))
+    log.logger("supervisor").info("settings_loaded", **changed(settings))
     garbage.started()
     try:
         return supervisor.Supervisor(settings).run()

@@ -36,7 +36,7 @@ from greencrawl.schema.records import (
 from greencrawl.schema.settings import Settings
 from greencrawl.store import Store, open_store
 from greencrawl.worker import retry
-from greencrawl.worker.auth.keeper import Keeper
+from greencrawl.worker.auth.authenticator import Authenticator
 from greencrawl.worker.auth.kinds.basic import load
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.auth.logins import LoginParts
@@ -67,8 +67,8 @@ from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.process.supervisor import folder
 from greencrawl.worker.session.backoff import until_available
-from greencrawl.worker.session.held import Held, Sessions
-from greencrawl.worker.session.in_hand import InHand
+from greencrawl.worker.session.held import HeldSession, Sessions
+from greencrawl.worker.session.memory_budget import MemoryBudget
 from greencrawl.worker.session.shares import Shares
 from greencrawl.worker.traps.novelty import FILE, Novelty
 from greencrawl.worker.traps.traps import Traps
@@ -124,27 +124,27 @@ class Worker:
         self._permits = Permits.of(settings)
         counted = file_of(base, settings.worker_id, number) if settings.metrics_bind else None
         self._tallies = joined(counted)
-        self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1), blocked())
+        self._crash_record = CrashRecord(base / f"{name}.crash", Semaphore(1), blocked())
         self._store = until_available(
             lambda: open_store(settings.store_url, settings.bodies), "store"
         )
         self._frontier = until_available(lambda: _join(settings, self._store), "frontier")
         self._broker = broker or broker_of(settings)
         self._each = [broker] if broker else [broker_of(settings, one) for one in settings.broker]
-        self._inflight = InflightTable(base / f"{name}.flights")
+        self._inflight = InflightTable(base / f"{name}.inflight")
         self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)
-        self._in_hand = InHand()
+        self._memory_budget = MemoryBudget()
         self._shares = Shares(
             partial(self._frontier.shares, secrets.token_hex(8)), settings.allow_networks
         )
         self._downloader = Downloader(
             settings.allow_networks,
             settings.request_seconds,
-            gate=self._shares,
+            shares=self._shares,
             allow_ports=settings.allow_ports,
             dns_servers=settings.dns_servers,
-            in_hand=self._in_hand,
+            memory_budget=self._memory_budget,
             tallies=self._tallies,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
@@ -175,7 +175,7 @@ class Worker:
             finishing,
             sessions,
             spawn=lambda *call: self._engine.spawn(*call),
-            in_hand=self._in_hand,
+            memory_budget=self._memory_budget,
             figures=self._figures,
             tallies=self._tallies,
         )
@@ -183,13 +183,13 @@ class Worker:
             store=self._store,
             frontier=self._frontier,
             fetcher=self._downloader,
-            auth=self._keeper(),
+            auth=self._authenticator(),
             writer=self._writer,
             results=self._results,
             guarded=Guarded(self._crash_record, self._quarantine, self._fetching),
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
-            in_hand=self._in_hand,
+            memory_budget=self._memory_budget,
             crawls=self._crawls,
             rate=self._rate,
             traps=Traps(Novelty(folder(settings) / FILE)),
@@ -235,11 +235,11 @@ class Worker:
             self._engine,
             self._sessions,
             self._writer,
-            self._in_hand,
+            self._memory_budget,
             self._downloader,
         )
         self._sender.begin(name, incarnation.number)
-        log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
+        log.info("worker_started", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
             log.warning("reader_not_compiled", mend=MEND)
 
@@ -248,7 +248,7 @@ class Worker:
         died = self._crash_record.died
         return time.monotonic() - died if died else 0.0
 
-    def _keeper(self) -> Keeper:
+    def _authenticator(self) -> Authenticator:
         """Build the authentication. A file of credentials that is named must exist."""
         settings, file = self._settings, self._settings.credentials_file
 
@@ -264,7 +264,7 @@ class Worker:
                 Errands(self._frontier, seal.seal, seal.unseal),
             )
 
-        keeper = Keeper(
+        authenticator = Authenticator(
             open_parts,
             Secrets(file),
             load(file) if settings.credentials or file.exists() else None,
@@ -272,8 +272,8 @@ class Worker:
             stopping=self._stopping,
         )
         if settings.session_key and marked(settings.logins):
-            keeper.resume()
-        return keeper
+            authenticator.resume()
+        return authenticator
 
     def run(self) -> int:
         """Charge what the last process died of, then crawl; return the exit status.
@@ -332,7 +332,7 @@ class Worker:
         task = Task(suspect.task, suspect.url, suspect.depth, suspect.level, errors=suspect.errors)
         failure = Failure(cause, f"{_DID[cause]} the process that read it; next it is read alone")
         decision = retry.decide(failure, suspect.errors, crawl.options.tries, proven=False)
-        held = Held(_session_of(suspect), 0.0)
+        held = HeldSession(_session_of(suspect), 0.0)
         result = self._results.failed(held, suspect.crawl, task, failure, decision)
         log.warning(
             "page_charged", url=suspect.url, cause=str(cause), outcome=str(decision.outcome)

@@ -71,7 +71,7 @@ class RootStore(CrawlSource, Protocol):
         """Return those that have a page. Raises Unavailable."""
 
 
-class Outpaced(Exception):
+class DelayTooShort(Exception):
     """Raised for a session that keeps a shorter delay than its crawl has now."""
 
 
@@ -220,13 +220,13 @@ class Crawls:
 
     def of(self, session: Session) -> CrawlContext:
         """Return the context for a session that begins. Raises what :meth:`get` raises, and
-        Outpaced: its lease came after its crawl was slowed."""
+        DelayTooShort: its lease came after its crawl was slowed."""
         context = self.get(session.crawl, session.revision)
         if context.outpaced(session):
             with suppress(Unavailable):  # the store may have been put back to an older copy
                 context = self.renew(session.crawl) or context
             if context.outpaced(session):
-                raise Outpaced
+                raise DelayTooShort
         return context
 
     def latest(self, context: CrawlContext) -> CrawlContext:
@@ -255,14 +255,14 @@ class Crawls:
         except InvalidConfig as error:
             reason = "; ".join(why for _, why in error.problems)
             if crawl.id not in self._refused:
-                log.warning("hook_unusable", hook=own_code(crawl.options), reason=reason)
+                log.warning("hook_not_loaded", hook=own_code(crawl.options), reason=reason)
             refusal = Refusal(crawl.id, own_code(crawl.options), reason[:300])
             self._refused[crawl.id] = crawl.revision, refusal
             self._contexts.drop(crawl.id)
             raise Refused(reason) from error
         self._contexts[crawl.id] = context
         if self._refused.pop(crawl.id, None) is not None:
-            log.info("hook_usable", hook=own_code(crawl.options))
+            log.info("hook_loaded", hook=own_code(crawl.options))
         return context
 
     def _paced(self, context: CrawlContext) -> CrawlContext:

@@ -41,7 +41,7 @@ from greencrawl.worker.process.crash_record import CrashRecord
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.backoff import delays
 from greencrawl.worker.session.extending import Extender
-from greencrawl.worker.session.held import Held, Sessions, unused
+from greencrawl.worker.session.held import HeldSession, Sessions, unused
 from greencrawl.worker.session.slow_hosts import SlowHosts, never, refusal
 
 log = logger("worker")
@@ -89,7 +89,7 @@ class Engine:
         writer: Writer,
         outboxes: Sequence[Outbox[Any]],
         closing: Outbox[CloseItem],
-        heart: CrashRecord,
+        crash_record: CrashRecord,
         *,
         inflight: InflightTable | None = None,
         dead: tuple[int, ...] = (),
@@ -106,7 +106,7 @@ class Engine:
         self._writer = writer
         self._outboxes = outboxes
         self._closing = closing
-        self._heart = heart
+        self._crash_record = crash_record
         self._inflight = inflight
         self._dead = dead
         """Earlier lives of this worker that are over."""
@@ -138,7 +138,7 @@ class Engine:
         try:
             body(*args)
         except Exception:
-            log.exception("worker_must_end", part=getattr(body, "__qualname__", str(body)))
+            log.exception("worker_failed", part=getattr(body, "__qualname__", str(body)))
             self._failed = True
             self._stopping.set()
 
@@ -177,17 +177,17 @@ class Engine:
         self._stopping.wait()
         leasing.kill()
         for held in self._sessions.holding():
-            held.rouse()
+            held.interrupt()
         if not self._failed:
             ends = [gevent.spawn(self._drain), gevent.spawn(self._until_away)]
             gevent.wait(ends, grace_seconds, count=1)
             if ends[0].ready():
                 ends[0].get()
-                log.info("stopped")
+                log.info("worker_stopped")
             elif self._nothing_left():
-                log.info("stopped", reason="no broker answers")
+                log.info("worker_stopped", reason="no broker answers")
             else:  # the broker reaps the rest, and it is fetched again
-                log.warning("stopped_with_work_left", held=len(self._sessions))
+                log.warning("sessions_not_released", held=len(self._sessions))
             gevent.killall(ends)
         gevent.killall(services)
         return 1 if self._failed else 0
@@ -227,7 +227,7 @@ class Engine:
         self._reconcile(idle=self._inflight.left() if self._inflight else ())
         if self._inflight is not None:
             self._inflight.begin()
-        self._heart.set_ready()
+        self._crash_record.set_ready()
         backoff = delays()
         while True:
             free = self._free()
@@ -241,7 +241,7 @@ class Engine:
             try:
                 reply = self._lease(free)
             except (Unavailable, Refused) as error:
-                log.warning("cannot_lease", reason=str(error))
+                log.warning("sessions_not_leased", reason=str(error))
                 gevent.sleep(next(backoff))
                 self._reconcile()
                 continue
@@ -315,7 +315,7 @@ class Engine:
             except (Unavailable, Refused) as error:
                 older_broker = isinstance(error, Refused) and error.status == HTTPStatus.BAD_REQUEST
                 if count == 0:
-                    log.warning("cannot_reconcile", reason=str(error))
+                    log.warning("sessions_not_reconciled", reason=str(error))
                 gevent.sleep(delay)
                 continue
             if reply.superseded:
@@ -329,7 +329,7 @@ class Engine:
                 self._superseded = False
                 log.info("worker_id_regained", worker=self._limits.worker)
             if reply.sessions:
-                log.info("released", sessions=reply.sessions, tasks=reply.tasks)
+                log.info("sessions_released", sessions=reply.sessions, tasks=reply.tasks)
             if reply.away:
                 self._owed_at = self._clock() + OWED_SECONDS
             else:
@@ -358,7 +358,7 @@ class Engine:
         else:
             self._end(held, refusal(session, self._slow_hosts.rest))
 
-    def _session(self, held: Held) -> None:
+    def _session(self, held: HeldSession) -> None:
         close: CloseItem | None = None
         try:
             close = self._runner.run(held)
@@ -366,7 +366,7 @@ class Engine:
             self._slow_hosts.ended(held, close)
             self._end(held, close)
 
-    def _end(self, held: Held, close: CloseItem | None) -> None:
+    def _end(self, held: HeldSession, close: CloseItem | None) -> None:
         self._sessions.fetched(held, closing=close is not None)
         if close is not None:
             self._closing.put(close)
@@ -374,5 +374,5 @@ class Engine:
 
     def _beat(self) -> None:
         while True:
-            self._heart.beat()
+            self._crash_record.beat()
             gevent.sleep(self._limits.beat_seconds)

@@ -32,8 +32,8 @@ from greencrawl.worker.hooks import OF_PAGES, stable
 from greencrawl.worker.process.quarantine import DiedInQuarantine, Quarantine, RaisedInQuarantine
 from greencrawl.worker.refetch import as_fetched
 
-TOGETHER_PAGES = 50
-TOGETHER_BYTES = 4 * 1024 * 1024
+BATCH_PAGES = 50
+BATCH_BYTES = 4 * 1024 * 1024
 """Bytes of pages that are written in one transaction, unless a single one has more."""
 
 
@@ -78,7 +78,7 @@ class HookRerun:
             if page is not None:
                 links += self._read(page, number, work)
                 size += len(page.body) + len(page.text) + len(page.items)
-            if len(work.hooks) >= TOGETHER_PAGES or size >= TOGETHER_BYTES:
+            if len(work.hooks) >= BATCH_PAGES or size >= BATCH_BYTES:
                 self._write(work, links)
                 work, links, size = Commit(), [], 0
             if not going(self.count):

@@ -33,7 +33,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.worker import retry
 from greencrawl.worker.auth import Authenticated
-from greencrawl.worker.crawls import Crawls, Outpaced, Refused, RootStore
+from greencrawl.worker.crawls import Crawls, DelayTooShort, Refused, RootStore
 from greencrawl.worker.delivery.recall import recall
 from greencrawl.worker.delivery.results import ACTION, Results
 from greencrawl.worker.delivery.writer import Writer
@@ -55,8 +55,8 @@ from greencrawl.worker.robots.cache import RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Visit, VisitOver
-from greencrawl.worker.session.held import Held, unused
-from greencrawl.worker.session.in_hand import InHand
+from greencrawl.worker.session.held import HeldSession, unused
+from greencrawl.worker.session.memory_budget import MemoryBudget
 from greencrawl.worker.sitemaps.origins import Origins
 from greencrawl.worker.traps.traps import Traps
 
@@ -78,14 +78,14 @@ class Pipeline:
         guarded: Guarded,
         stopping: Event,
         keep_all: bool = False,
-        in_hand: InHand | None = None,
+        memory_budget: MemoryBudget | None = None,
         crawls: Crawls | None = None,
         rate: Rate | None = None,
         traps: Traps | None = None,
     ) -> None:
         """Build it; ``keep_all``: bodies of every type are kept, whatever the crawls' options
         say."""
-        self._in_hand = in_hand or InHand()
+        self._memory_budget = memory_budget or MemoryBudget()
         self._keep_all = keep_all
         self._store = store
         self._frontier = frontier
@@ -103,7 +103,7 @@ class Pipeline:
         self._origins = Origins()
         self._traps = traps or Traps()
 
-    def run(self, held: Held) -> CloseItem | None:
+    def run(self, held: HeldSession) -> CloseItem | None:
         """Fetch a session's tasks; return how to close it, None if it is not ours any more.
 
         By then the writer has the fetched pages; unfetched tasks are named for release. Returns
@@ -113,9 +113,9 @@ class Pipeline:
         try:
             context = self._crawls.of(session)
         # it was deleted or slowed, or another worker may have the code that we lack
-        except (UnknownCrawl, Refused, Outpaced):
+        except (UnknownCrawl, Refused, DelayTooShort):
             return unused(session)
-        visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand, self._rate)
+        visit = Visit(held, context, self._fetcher, self._stopping, self._memory_budget, self._rate)
         visit.judge = self._traps.judge(context, session.host, session.traps)
         visit.conditions = conditions(self._store, self._frontier.fingerprint, context, session)
         begun = 0
@@ -176,7 +176,7 @@ class Pipeline:
         except DiedInQuarantine as error:
             self._fail(visit, task, Failure(error.kind, str(error)))
         except NoProcess as error:  # not the task's fault
-            log.warning("suspects_unreadable", reason=str(error))
+            log.warning("suspect_not_read", reason=str(error))
             raise VisitOver("there is no process to read a suspect in") from error
         except Exception as error:
             log.exception("page_failed", url=task.url)
@@ -228,21 +228,21 @@ class Pipeline:
             wait = answer.retry_after or 0.0
             visit.fail(str(answer.kind), wait, answer.detail, told_to_wait=answer.ours)
             raise VisitOver(answer.detail)
-        dear = self._guarded.unpacked(visit, answer)
+        cost = self._guarded.unpacked(visit, answer)
         if is_unchanged(answer, task, visit.conditions):
             self._writer.put(self._results.unchanged(visit.held, task, answer))
             return
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
             failure = visit.context.kernels.noted(task.url, failure)
-            if dear:
-                failure = replace(failure, detail="; ".join(filter(None, (failure.detail, dear))))
+            if cost:
+                failure = replace(failure, detail="; ".join(filter(None, (failure.detail, cost))))
             took = answer.elapsed_ms if isinstance(answer, Fetched) else 0
             self._fail(visit, task, failure, took, problems)
         elif isinstance(answer, Fetched) and 300 <= answer.status < 400:
             self._redirect(visit, task, answer, problems)
         elif isinstance(answer, Fetched):
-            self._page(visit, task, answer, problems, dear)
+            self._page(visit, task, answer, problems, cost)
 
     def _download(
         self, visit: Visit, task: Task, problems: dict[str, str], site: Directives | None
@@ -334,9 +334,9 @@ class Pipeline:
         self._store_page(visit, task, fetched, page, problems, Reading())
 
     def _page(
-        self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
+        self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], cost: str
     ) -> None:
-        """Read the page, if it is to be read. ``dear``: why decoding its encodings was too
+        """Read the page, if it is to be read. ``cost``: why decoding its encodings was too
         expensive."""
         context, options, guarded = visit.context, visit.context.options, self._guarded
         way = choosing.reading(context, task, fetched)
@@ -370,7 +370,7 @@ class Pipeline:
         if task.kind.is_page and not way.lists:
             row.links[:0] = self._origins.links(context.crawl, task, self._robots.sitemaps)
         problems |= reading.problems
-        self._store_page(visit, task, fetched, row, problems, reading, dear, way.name)
+        self._store_page(visit, task, fetched, row, problems, reading, cost, way.name)
 
     def _store_page(
         self,
@@ -380,18 +380,18 @@ class Pipeline:
         row: StoredPage,
         problems: dict[str, str],
         reading: Reading,
-        dear: str = "",
+        cost: str = "",
         kernel: str = "",
     ) -> None:
         """Hand the page to the writer, with the other results in ``reading``.
 
-        ``dear`` is the reason why a page was costly; ``kernel`` has read it, "" for the default
-        one.
+        ``cost`` is the reason why a page was costly; ``kernel`` has read it, "" for the
+        default one.
         """
         if row.directives is not None and row.directives.withheld:
             withhold(row)
-        notes, rewritten = reading.notes(dear), reading.rewritten
-        result = self._results.stored(visit.held, task, fetched, row, notes, rewritten, kernel)
+        warnings, rewritten = reading.warnings(cost), reading.rewritten
+        result = self._results.stored(visit.held, task, fetched, row, warnings, rewritten, kernel)
         if reading.skipped:
             result.finals += self._results.skipped(row.crawl, task, reading.skipped)
         if visit.context.hooks.any:

@@ -9,7 +9,7 @@ from lxml import etree
 
 from greencrawl.schema.text.encodings import decode
 from greencrawl.worker.extract.charset import sniff
-from greencrawl.worker.extract.hostile import TooDear
+from greencrawl.worker.extract.hostile import TooExpensive
 from greencrawl.worker.extract.main import main_text
 from greencrawl.worker.extract.page import tree_of
 from greencrawl.worker.extract.text import text_of
@@ -28,7 +28,7 @@ def root_of(body: bytes) -> etree._Element | None:
     """
     try:
         return tree_of(body, None, PARSE_SECONDS, brief=True)[0]
-    except TooDear:
+    except TooExpensive:
         return tree_of(body)[0]
 
 

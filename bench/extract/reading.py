@@ -21,7 +21,7 @@ from bench.extract.readers import PARSE_SECONDS
 from bench.rig.sites import SYNTHETIC, write_pages
 from greencrawl.schema.records import StoredPage
 from greencrawl.store.rows import Codec
-from greencrawl.worker.extract.hostile import TooDear
+from greencrawl.worker.extract.hostile import TooExpensive
 from greencrawl.worker.extract.page import outline, pool_trees
 from greencrawl.worker.extract.train.samples import SNIPPETS, read
 
@@ -89,7 +89,7 @@ def _cost(codec: Codec, body: bytes, rounds: int) -> Cost | None:
                 began = time.process_time_ns()
                 sizes[on] = _read(codec, body, spans=on)
                 took[on].append(time.process_time_ns() - began)
-    except TooDear:
+    except TooExpensive:
         return None
     without, beside = (statistics.median(some) / 1e6 for some in took)
     return Cost(without, beside, *sizes)

@@ -64,7 +64,7 @@ from greencrawl.worker.kernels.http import read
 from greencrawl.worker.process.crash_record import Suspect
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.fetcher import Visit
-from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.held import HeldSession, Sessions
 from greencrawl.worker.session.slow_hosts import SlowHosts
 
 LOOKS = 5
@@ -297,7 +297,7 @@ def sleep(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
     points = []
 
     def unit(session: Session) -> None:
-        held = Held(session, time.monotonic() + TTL_SECONDS)
+        held = HeldSession(session, time.monotonic() + TTL_SECONDS)
         visit = Visit(held, context, fetcher, process.stopping)
         fetched = visit.get(session.tasks[0].url, {}, 10**7)
         if task["parse"] and isinstance(fetched, Fetched):

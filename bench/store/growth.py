@@ -42,7 +42,7 @@ from greencrawl.broker.tasks.retention import (  # noqa: E402
 from greencrawl.schema import log, settings  # noqa: E402
 from greencrawl.schema.records import Admission, Commit, CrawlOptions, StoredPage  # noqa: E402
 from greencrawl.store import open_store  # noqa: E402
-from greencrawl.store.calendar import month_of, start_ms  # noqa: E402
+from greencrawl.store.months import month_of, start_ms  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
 from tests.support.store_records import attempt, digest  # noqa: E402
 

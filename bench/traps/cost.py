@@ -35,7 +35,7 @@ from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, StoredPage, Task
 from greencrawl.worker.child import before_start
 from greencrawl.worker.crawls import CrawlContext, context_of
-from greencrawl.worker.extract import TooDear
+from greencrawl.worker.extract import TooExpensive
 from greencrawl.worker.extract.page import stops
 from greencrawl.worker.kernels.http import read
 from greencrawl.worker.kernels.reading import Reading
@@ -189,8 +189,8 @@ def _read(context: CrawlContext, task: Task, page: Fetched) -> Reading:
     """Read a page; one that takes too long for it again, as if in a process of its own."""
     try:
         return read(context, task, page)
-    except TooDear:
-        return read(context, task, page, alone=True)
+    except TooExpensive:
+        return read(context, task, page, in_quarantine=True)
 
 
 def crawled(site: Site, start: str, pages: int, rounds: int, folder: Path) -> float:

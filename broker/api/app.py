@@ -250,7 +250,7 @@ class ConnectionLog:
     def write(self, text: str) -> None:
         """Log it, unless it is blank."""
         if text.strip():
-            log.warning("connection", text=text.strip())
+            log.warning("connection_failed", text=text.strip())
 
     def writelines(self, texts: Iterable[str]) -> None:
         """:meth:`write` all lines as one text."""
@@ -264,13 +264,13 @@ class Server:
     """The listening server of one broker process. ``start`` returns at once; ``stop`` drains."""
 
     def __init__(
-        self, face: HttpApp, listening: socket.socket, context: ssl.SSLContext | None = None
+        self, http_app: HttpApp, listening: socket.socket, context: ssl.SSLContext | None = None
     ) -> None:
-        self.face = face
+        self.http_app = http_app
         secure: dict[str, Any] = {"ssl_context": context} if context else {}
         self._server = BoundedServer(
             listening,
-            face,
+            http_app,
             log=None,
             error_log=ConnectionLog(),
             most=most_connections(),
@@ -288,10 +288,10 @@ class Server:
 
     def stop(self) -> None:
         """Accept no more, end the long polls, and wait for requests in work."""
-        self.face.requests.closing = True
+        self.http_app.requests.closing = True
         self._server.close()
-        self.face.service.end_polls()
-        if not self.face.requests.drained(DRAIN_SECONDS):
+        self.http_app.service.end_polls()
+        if not self.http_app.requests.drained(DRAIN_SECONDS):
             log.warning("requests_cut_off", seconds=DRAIN_SECONDS)
         gevent.sleep(0)  # finished answers leave before their connections are cut
         self._server.stop(timeout=0.1)

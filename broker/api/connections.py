@@ -196,7 +196,7 @@ class BoundedServer(WSGIServer):
                 secure.do_handshake()
                 super().handle(secure, address)
             except OSError as error:
-                log.debug("connection", text=str(error))
+                log.debug("connection_failed", text=str(error))
             finally:
                 secure.close()
 
@@ -232,13 +232,13 @@ class BoundedServer(WSGIServer):
 class _Known:
     """Keeps a connection in the server's list while the block runs."""
 
-    def __init__(self, books: dict[Any, Connection], connection: Connection) -> None:
-        self._books = books
+    def __init__(self, connections: dict[Any, Connection], connection: Connection) -> None:
+        self._connections = connections
         self._connection = connection
 
     def __enter__(self) -> Connection:
-        self._books[gevent.getcurrent()] = self._connection
+        self._connections[gevent.getcurrent()] = self._connection
         return self._connection
 
     def __exit__(self, *_: object) -> None:
-        del self._books[gevent.getcurrent()]
+        del self._connections[gevent.getcurrent()]

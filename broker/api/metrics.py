@@ -50,7 +50,7 @@ GAUGES = {
     "overflow": "URLs that wait in the store, beyond the budget of memory",
     "parked": "URLs that are parked, or were parked and are released now",
 }
-TOGETHER = 25
+BATCH = 25
 """Crawls in one call to the nodes."""
 STATES = ("active", "paused", "resting", "done")
 
@@ -116,7 +116,7 @@ class _CrawlCollector(Collector):
         try:
             found = list(self._crawls())
         except Unavailable as error:
-            log.warning("frontier_away", error=str(error))
+            log.warning("frontier_not_reached", error=str(error))
             up.add_metric([], 0.0)
             yield up
             return
@@ -171,8 +171,8 @@ class _CrawlCollector(Collector):
             yield from counters.values()
 
     def _stats(self, crawls: list[Crawl]) -> Iterator[tuple[Crawl, CrawlStats]]:
-        for at in range(0, len(crawls), TOGETHER):
-            some = crawls[at : at + TOGETHER]
+        for at in range(0, len(crawls), BATCH):
+            some = crawls[at : at + BATCH]
             yield from zip(some, self._service.frontier.stats_of(some), strict=True)
 
     def _whole(self) -> bool:

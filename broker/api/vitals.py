@@ -121,7 +121,7 @@ class VitalsCollector(Collector):
                 value=self._size,
             )  # fmt: skip
         up = _by("store_replica_up", "1 while a replica answers and follows", "replica")
-        behind = _by(
+        lags = _by(
             "store_replica_lag_seconds",
             "How far the replica is behind the writer, at most",
             "replica",
@@ -129,8 +129,8 @@ class VitalsCollector(Collector):
         for replica, lag in (self._asked(store.lags) or {}).items():
             up.add_metric([replica], lag is not None)
             if lag is not None:
-                behind.add_metric([replica], lag)
-        yield from (up, behind)
+                lags.add_metric([replica], lag)
+        yield from (up, lags)
 
     def _duties(self) -> Iterator[Metric]:
         held = _by("duty_held", "1 for a duty that this broker has", "duty")
@@ -146,7 +146,7 @@ class VitalsCollector(Collector):
         try:
             return question()
         except Unavailable as error:
-            log.info("metrics_left_out", reason=str(error))
+            log.info("metrics_omitted", reason=str(error))
             return None
 
 

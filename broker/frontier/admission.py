@@ -114,7 +114,7 @@ class Spill:
             try:
                 replies = self._calls("mark", calls)
             except Full as error:
-                log.info("unmarked", reason=str(error))
+                log.info("rows_not_marked", reason=str(error))
                 continue
             for p, reply in replies.items():
                 if reply[0] == b"GONE":
@@ -287,7 +287,7 @@ class Admitting:
             except Full as error:  # it may have taken some of them, and then knows them
                 if mode is not Mode.NEW:
                     raise
-                log.warning("overflowing", reason=str(error))
+                log.warning("overflow_started", reason=str(error))
                 for rows in round_.values():
                     yield rows, bytes([BEYOND]) * len(rows), 0
                 continue

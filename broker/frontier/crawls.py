@@ -104,15 +104,15 @@ class Crawls:
         for start in range(0, len(calls), PIPELINED):
             some = calls[start : start + PIPELINED]
             replies = self._calls.run(node, "crawl", [(p, args) for p, _, args in some])
-            for (p, crawl_id, _), (_, due, tend) in zip(some, replies, strict=True):
+            for (p, crawl_id, _), (_, due, maintain_at) in zip(some, replies, strict=True):
                 self._leasing.note(p, crawl_id, due)
-                self._leasing.note(p, 0, tend)
+                self._leasing.note(p, 0, maintain_at)
         self._activity.set()
 
     def told(self, node: Node) -> list[dict[int, int]]:
         """Return for each of a node's partitions the crawls that it knows, and their versions."""
         on = self._placement.partitions_on(node)
-        replies = self._calls("told", dict.fromkeys(on, to_msgpack([])))
+        replies = self._calls("known_crawls", dict.fromkeys(on, to_msgpack([])))
         told = [part.fields(reply[1]) for reply in replies.values()]
         return [{int(crawl): int(version) for crawl, version in one.items()} for one in told]
 
@@ -125,9 +125,9 @@ class Crawls:
         """
         calls = dict.fromkeys(partitions, part.crawl_args(crawl, state))
         replies = self._calls("crawl", calls, partial=partial)
-        for p, (_, due, tend) in replies.items():
+        for p, (_, due, maintain_at) in replies.items():
             self._leasing.note(p, crawl.id, due)
-            self._leasing.note(p, 0, tend)
+            self._leasing.note(p, 0, maintain_at)
         if len(replies) < len(calls):
             node_of = self._placement.node_of
             self._store.owe({node_of[p].id for p in calls.keys() - replies.keys()})

@@ -36,7 +36,7 @@ from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
 from greencrawl.broker.frontier.coordination.workers import WorkerRegistry
 from greencrawl.broker.frontier.crawls import Crawls, KnownCrawls
 from greencrawl.broker.frontier.hosts import Hosts
-from greencrawl.broker.frontier.leasing import TEND_MOST, Leasing
+from greencrawl.broker.frontier.leasing import MAINTAIN_MOST, Leasing
 from greencrawl.broker.frontier.logins import Logins
 from greencrawl.broker.frontier.nodes import memory
 from greencrawl.broker.frontier.nodes.memory import Memory
@@ -159,8 +159,8 @@ class Frontier:
         admitting = Admitting(calls, placement, crawls, spill, activity, note)
         self.admit = admitting.admit
         refilling = Refilling(calls, placement, store, admitting, activity)
-        self.room, self.refill, self.drain = refilling.room, refilling.refill, refilling.drain
-        self.ask_again = refilling.ask_again
+        self.partition_memory, self.refill = refilling.partition_memory, refilling.refill
+        self.drain, self.ask_again = refilling.drain, refilling.ask_again
 
         sessions = Sessions(
             calls, placement, store, leasing, self.worker_registry, self._store_contact,
@@ -173,7 +173,7 @@ class Frontier:
 
         hosts = Hosts(calls, placement, store)
         self.host, self.patch_host = hosts.host, hosts.patch_host
-        self.where, self.resting = hosts.where, hosts.resting
+        self.find_url, self.resting = hosts.find_url, hosts.resting
 
         reopen = self.recovery.reopen if self._create else None
         scans = Scans(
@@ -181,7 +181,7 @@ class Frontier:
             self.overflowing, reopen,
         )  # fmt: skip
         self.count, self.look, self.scan = scans.count, scans.look, scans.scan
-        self.stilled, self.ready = scans.stilled, scans.ready
+        self.idle_crawls, self.ready = scans.idle_crawls, scans.ready
         self.stats, self.stats_of = scans.stats, scans.stats_of
 
         self.shares = Addresses(calls, placement).shares
@@ -261,9 +261,9 @@ class Frontier:
         """Tell a node of the crawls, and read what is due there."""
         for crawl in self._store.crawls():
             self.tell(crawl, node)
-        calls = dict.fromkeys(self.partitions_on(node), to_msgpack([TEND_MOST]))
-        for p, (_, _, _, tend) in self._calls("tend", calls).items():
-            self.leasing.note(p, 0, tend)
+        calls = dict.fromkeys(self.partitions_on(node), to_msgpack([MAINTAIN_MOST]))
+        for p, (_, _, _, maintain_at) in self._calls("maintain", calls).items():
+            self.leasing.note(p, 0, maintain_at)
 
     def stop(self, *, clean: bool = False) -> None:
         """End. ``clean``: this process is about to shut Redis down, which is noted there."""

@@ -106,7 +106,7 @@ class Hosts:
                     hosts, longest = hosts + int(count), max(longest, left)
         return hosts, longest
 
-    def where(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
+    def find_url(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
         """Return where a canonical URL is in Redis: waiting, leased, later, seen or unseen.
 
         ``stored_ms``: the moment (epoch) of its latest outcome in the store. A task whose lease
@@ -118,7 +118,7 @@ class Hosts:
         alike = self._placement.identity.canonicaliser > 1
         path = urls.task_path(urls.respell(url) if alike else url)
         args = [crawl.id, host, str(self._placement.fingerprint(url)), path, alike]
-        now, seen, place, detail, more = self._calls("where", {p: to_msgpack(args)})[p]
+        now, seen, place, detail, more = self._calls("find_url", {p: to_msgpack(args)})[p]
         known = UrlState(crawl=crawl.name, url=url, host=host)
         if place == b"waiting":
             state = self.host(host)

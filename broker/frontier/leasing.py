@@ -1,6 +1,6 @@
 """Decides which call gets which host next: one leasing greenlet per broker.
 
-For each partition and crawl it keeps when the earliest host is due (crawl 0: when ``tend`` has
+For each partition and crawl it keeps when the earliest host is due (crawl 0: when ``maintain`` has
 work). It sleeps until the first of these moments, and hands what it leases to the waiting calls.
 The call with most room gets only as many partitions as make it about equal to the others that wait.
 Calls that were served a moment ago and will ask again count, too: otherwise, while one of them
@@ -32,7 +32,7 @@ log = logger("leasing")
 
 SESSION_LIFE_SECONDS = 1800.0
 """The longest life of a session, however often it is extended."""
-TEND_MOST = 32
+MAINTAIN_MOST = 32
 SESSIONS_A_CALL = 32
 """One script opens at most this many sessions: a partition may have thousands of hosts."""
 SUPERSEDED_SECONDS = 1.0
@@ -43,7 +43,7 @@ The same holds for a worker that seems to have gone.
 AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Seconds between two checks whether a waiting call takes a crawl that earlier calls refused."""
-STILL_SECONDS, GATHER_SECONDS = 1.0, 0.1
+NO_LEASE_SECONDS, CALLS_SECONDS = 1.0, 0.1
 """After the first time without a lease, the first call waits for the second time, so that others
 can share."""
 
@@ -82,7 +82,7 @@ class Leasing:
         self._upkeep = DueTimes()
         self._waiters: deque[Waiter] = deque()
         self._returning = Returning()
-        self._given = self._gathered = -inf
+        self._given = self._wait_until = -inf
         """When something was last leased, and until when calls are gathered before that."""
         self._changed = Event()
         self._turns = Turns()
@@ -137,7 +137,7 @@ class Leasing:
 
     def run(self) -> None:
         """Lease for ever; the leasing greenlet runs this."""
-        pause, trouble = 0.1, Trouble(log, "leasing_waits", "leasing_goes_on")
+        pause, trouble = 0.1, Trouble(log, "leasing_delayed", "leasing_resumed")
         while True:
             self._changed.clear()
             try:
@@ -166,11 +166,11 @@ class Leasing:
         keys = self._upkeep.take()
         if not keys:
             return
-        args = to_msgpack([TEND_MOST])
+        args = to_msgpack([MAINTAIN_MOST])
         try:
-            replies = self._calls("tend", {p: args for p, _ in keys}, partial=True)
-            for p, (_, _, _, tend) in replies.items():
-                self.note(p, 0, tend)
+            replies = self._calls("maintain", {p: args for p, _ in keys}, partial=True)
+            for p, (_, _, _, maintain_at) in replies.items():
+                self.note(p, 0, maintain_at)
         except BaseException:
             for key in keys:
                 self._postpone(key, 1.0)
@@ -208,15 +208,15 @@ class Leasing:
         if not by_partition:
             return False
         for one in [one for one in self._waiters if not one.is_there()]:
-            log.info("caller_gone", worker=one.request.worker)
+            log.info("caller_lost", worker=one.request.worker)
             one.gone = True
             self._settle(one)
         if not self._waiters:  # all have given up while the store or Redis was asked
             self._postpone_all(by_partition, 0.0)
             return False
-        gathering = self._gathering(len(by_partition))
-        if gathering > 0:
-            self._postpone_all(by_partition, gathering)
+        wait = self._wait_for_calls(len(by_partition))
+        if wait > 0:
+            self._postpone_all(by_partition, wait)
             return False
         waiter, by_partition = self._first_taker(by_partition)
         if waiter is None:
@@ -248,20 +248,20 @@ class Leasing:
             waiter.serving = False
         return True
 
-    def _gathering(self, due: int) -> float:
+    def _wait_for_calls(self, due: int) -> float:
         """Return for how many seconds due partitions are kept for calls that may come."""
         now = monotonic()
-        if due < 2 or now - self._given < STILL_SECONDS:
+        if due < 2 or now - self._given < NO_LEASE_SECONDS:
             return 0.0
         if max(waiter.request.max_sessions for waiter in self._waiters) < due:
             return 0.0  # enough is left for the next call
-        if now - max(waiter.arrived for waiter in self._waiters) >= GATHER_SECONDS:
+        if now - max(waiter.arrived for waiter in self._waiters) >= CALLS_SECONDS:
             return 0.0
-        if min(waiter.until for waiter in self._waiters) - now < 2 * GATHER_SECONDS:
+        if min(waiter.until for waiter in self._waiters) - now < 2 * CALLS_SECONDS:
             return 0.0
-        if now - self._gathered > STILL_SECONDS:
-            self._gathered = now + GATHER_SECONDS
-        return self._gathered - now
+        if now - self._wait_until > NO_LEASE_SECONDS:
+            self._wait_until = now + CALLS_SECONDS
+        return self._wait_until - now
 
     def _first_taker(
         self, due: dict[int, list[Crawl]]
@@ -272,8 +272,8 @@ class Leasing:
         The rest is for the next call. Crawls that no call takes, since no worker can import their
         hook, wait.
         """
-        most = self._most_room()
-        for waiter in sorted(self._waiters, key=lambda one: -one.room(most)):
+        most = self._most_free_sessions()
+        for waiter in sorted(self._waiters, key=lambda one: -one.free_sessions(most)):
             if not waiter.request.refuses:
                 return waiter, due
             taken = {p: [c for c in crawls if waiter.takes(c)] for p, crawls in due.items()}
@@ -301,21 +301,21 @@ class Leasing:
     def _level(self, waiter: Waiter, due: int) -> int:
         """Return how many of the due partitions go to the call; 0: a call that comes back gets
         them."""
-        most = self._most_room()
+        most = self._most_free_sessions()
         waiting = [
-            one.room(most)
+            one.free_sessions(most)
             for one in self._waiters
             # it may refuse all crawls that are due
             if one is not waiter and not one.request.refuses
         ]
-        others = waiting + self._returning.rooms()
+        others = waiting + self._returning.free_sessions()
         if others and not waiter.is_fresh():
             return 1  # the call comes back with it, and says what room it has
-        return min(waiter.request.max_sessions, level_part(due, waiter.room(most), others))
+        return min(waiter.request.max_sessions, level_part(due, waiter.free_sessions(most), others))
 
-    def _most_room(self) -> int:
+    def _most_free_sessions(self) -> int:
         said = [one.request.max_sessions for one in self._waiters]
-        return max(said + self._returning.rooms(), default=0)
+        return max(said + self._returning.free_sessions(), default=0)
 
     def _share(
         self, waiter: Waiter, due: dict[int, list[Crawl]], most: int
@@ -381,7 +381,7 @@ class Leasing:
                 for crawl_id in asked[p]:
                     self._postpone((p, crawl_id), 0.0)
                 continue
-            _, sessions, nexts, tend = reply
+            _, sessions, nexts, maintain_at = reply
             for row in sessions:
                 session = part.session_of(p, waiter.request.ttl, row)
                 waiter.sessions.append(session)
@@ -389,4 +389,4 @@ class Leasing:
                 self._opened(session.crawl)
             for crawl_id, due in zip(asked[p], nexts, strict=True):
                 self.note(p, crawl_id, due)
-            self.note(p, 0, tend)
+            self.note(p, 0, maintain_at)

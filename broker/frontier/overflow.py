@@ -35,7 +35,7 @@ class PartitionMemory(NamedTuple):
     used: int
     budget: int
     full: bool
-    dry: list[tuple[int, str]]
+    low: list[tuple[int, str]]
     idle: Sequence[int] = ()
 
 
@@ -56,17 +56,19 @@ class Refilling:
         self._admitting = admitting
         self._activity = activity
 
-    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
+    def partition_memory(
+        self, partition: int, most: int = 50, crawls: Sequence[int] = ()
+    ) -> PartitionMemory:
         """Return what a partition could take from the overflow now, and which of ``crawls`` need
         it.
 
         Raises Unavailable.
         """
-        reply = self._calls("dry", {partition: to_msgpack([most, *crawls])})[partition]
+        reply = self._calls("low_hosts", {partition: to_msgpack([most, *crawls])})[partition]
         _, used, budget, full, members, idle = reply
-        dry = [member.decode().split("\n", 1) for member in members]
+        low = [member.decode().split("\n", 1) for member in members]
         return PartitionMemory(
-            used, budget, bool(full), [(int(crawl), host) for crawl, host in dry], idle
+            used, budget, bool(full), [(int(crawl), host) for crawl, host in low], idle
         )
 
     def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
@@ -88,7 +90,7 @@ class Refilling:
                 left = [row for row, flag in zip(found, flags, strict=True) if flag == BEYOND]
                 level = chr(part.LEVEL_A + left[0].item.level) if left else ""
                 args = to_msgpack([crawl, host, level])
-                self._calls("level", {partition: args})
+                self._calls("host_level", {partition: args})
                 break
         if brought:
             self._activity.set(crawl)

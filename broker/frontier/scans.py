@@ -117,17 +117,17 @@ class Scans:
             for index, how in owed.items():
                 if self._owed is not None and how == 1:
                     self._owed(placement.nodes[index])  # unless another broker does it
-            behind = [p for p, (*_, version) in replies.items() if version < crawl.version]
-            if behind:
-                log.info("told_again", crawl=crawl.name, partitions=len(behind))
-                self._crawls.say(crawl, part.state_of(crawl), behind)
+            outdated = [p for p, (*_, version) in replies.items() if version < crawl.version]
+            if outdated:
+                log.info("crawl_sent_again", crawl=crawl.name, partitions=len(outdated))
+                self._crawls.say(crawl, part.state_of(crawl), outdated)
             ahead = max(version for *_, version in replies.values())
             if ahead > crawl.version and self._store.crawl(crawl.id).version < ahead:
                 # an older copy of the store
-                log.warning("store_behind", crawl=crawl.name, version=ahead)
+                log.warning("store_outdated", crawl=crawl.name, version=ahead)
                 self._crawls.put_crawl(self._store.reopen(crawl.id, ahead))
         except Unavailable as error:
-            log.info("scan_void", reason=str(error))
+            log.info("scan_discarded", reason=str(error))
             return None
         self._wake_ups.scanned(crawl.id, totals.leased)
         if wanted(crawl, {p: row_of(reply) for p, reply in replies.items()}):
@@ -138,7 +138,7 @@ class Scans:
             return None
         return Scan(totals, frozenset(state.decode() for *_, state, _ in replies.values()))
 
-    def stilled(self, within: float) -> tuple[dict[int, float], bool]:
+    def idle_crawls(self, within: float) -> tuple[dict[int, float], bool]:
         """Return crawl → how many seconds ago some partition had nothing of it leased any more.
 
         It has only crawls for which that was ``within`` this many seconds, as far as nodes answer.

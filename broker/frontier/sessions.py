@@ -161,9 +161,9 @@ class Sessions:
         head = [part.LONGEST_BLOCK_SECONDS * 1000, part.FIRST_BACKOFF_SECONDS * 1000]
         statuses, replies = self._batched("close", head, items, part.close_row)
         blocks: dict[int, list[tuple[int, int]]] = {}
-        for p, (now, _, until, tend) in replies:
+        for p, (now, _, until, maintain_at) in replies:
             blocks.setdefault(p, []).extend((now, ms) for ms in until)
-            self._leasing.note(p, 0, tend)
+            self._leasing.note(p, 0, maintain_at)
         seen: dict[int, int] = {}
         for item, status in zip(items, statuses, strict=True):
             if status == "away":
@@ -179,8 +179,8 @@ class Sessions:
     def finish(self, items: Sequence[FinishItem]) -> list[ItemStatus]:
         """Settle tasks under their session's token."""
         statuses, replies = self._batched("finish", [], items, part.finish_row)
-        for p, (_, _, tend, crawls) in replies:
-            self._leasing.note(p, 0, tend)
+        for p, (_, _, maintain_at, crawls) in replies:
+            self._leasing.note(p, 0, maintain_at)
             for crawl in crawls:
                 self._activity.set(crawl)
         return statuses

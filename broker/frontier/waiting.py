@@ -93,8 +93,8 @@ class Waiter:
         self._caller = CALLER.get()
         self._refuses = {one.crawl: one.hook for one in request.refuses}
 
-    def room(self, most: int) -> int:
-        """Return how many sessions its worker has room for.
+    def free_sessions(self, most: int) -> int:
+        """Return how many more sessions its worker can take.
 
         It is ``most`` if the worker reported its room long ago: any number of its sessions may have
         ended since.
@@ -120,41 +120,43 @@ class Returning:
     """Workers that were served a moment ago, and have room: they are about to ask again."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, tuple[float, int]] = {}
+        self._free: dict[str, tuple[float, int]] = {}
 
     def served(self, request: LeaseRequest, sessions: int) -> None:
         """Note that its worker was given this many sessions."""
-        room = request.max_sessions - sessions
-        if room > 0 and not request.refuses:
-            self._rooms[request.worker] = (monotonic() + RETURN_SECONDS, room)
+        free = request.max_sessions - sessions
+        if free > 0 and not request.refuses:
+            self._free[request.worker] = (monotonic() + RETURN_SECONDS, free)
 
     def back(self, worker: str) -> None:
         """Note that the worker asks again."""
-        self._rooms.pop(worker, None)
+        self._free.pop(worker, None)
 
-    def rooms(self) -> list[int]:
-        """Return the room of each worker that has not come back yet."""
+    def free_sessions(self) -> list[int]:
+        """Return the free sessions of each worker that has not come back yet."""
         now = monotonic()
-        self._rooms = {w: (until, room) for w, (until, room) in self._rooms.items() if until > now}
-        return [room for _, room in self._rooms.values()]
+        self._free = {w: (until, free) for w, (until, free) in self._free.items() if until > now}
+        return [free for _, free in self._free.values()]
 
     def seconds(self) -> float:
         """Return the seconds until the wait for the first of them ends; 0 if there is none."""
-        first = min((until for until, _ in self._rooms.values()), default=0.0)
+        first = min((until for until, _ in self._free.values()), default=0.0)
         return max(first - monotonic(), 0.0)
 
 
-def level_part(due: int, room: int, others: Sequence[int]) -> int:
-    """Return how many due partitions go to a call with ``room``, so that all get about the same.
+def level_part(due: int, free: int, others: Sequence[int]) -> int:
+    """Return how many due partitions go to a call with ``free`` sessions, so that all get about
+    the same.
 
-    ``others`` is the room of all others; 0 if theirs is so much more that they get all.
+    ``others`` are the free sessions of all others; 0 if they have so many more that they get
+    all.
     """
-    together, of = room - due, 1
+    together, of = free - due, 1
     for other in sorted(others, reverse=True):
-        if other * of <= together:  # less room than is left to each of those before
+        if other * of <= together:  # fewer than are left to each of those before
             break
         together, of = together + other, of + 1
-    return min(due, max(0, math.ceil(room - together / of)))
+    return min(due, max(0, math.ceil(free - together / of)))
 
 
 class Turns:
@@ -186,9 +188,9 @@ class Turns:
         for p, sessions in wanted.items():
             share = shares[p] = {crawl.id: 0 for crawl in due[p]}
             for _ in range(sessions):
-                behind = min(share, key=times.__getitem__)
-                share[behind] += 1
-                times[behind] += tasks_per_session / crawls[behind].options.weight
+                least = min(share, key=times.__getitem__)
+                share[least] += 1
+                times[least] += tasks_per_session / crawls[least].options.weight
         return shares
 
     def charge(self, crawl_id: int, tasks: int, crawl: Crawl | None) -> None:

@@ -19,7 +19,7 @@ ROUNDS = 2
 """Rounds of one crawl at a time: one is prepared here while Redis works on the other."""
 WORTH = 1024
 """How many URLs must wait before another round starts beside one that is on its way."""
-TOGETHER = 2048
+BATCH = 2048
 """URLs of a round, unless a single batch has more."""
 
 Admit = Callable[[int, Sequence[Admission]], Admitted]
@@ -49,7 +49,7 @@ class _Crawl:
         """Return the batches of the next round; at least one."""
         taken = [self.queue.popleft()]
         size = len(taken[0].items)
-        while self.queue and size + len(self.queue[0].items) <= TOGETHER:
+        while self.queue and size + len(self.queue[0].items) <= BATCH:
             size += len(self.queue[0].items)
             taken.append(self.queue.popleft())
         self.waiting -= size

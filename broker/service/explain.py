@@ -54,7 +54,7 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     final = service.store.final(crawl.id, fingerprint)
     stored_ms = max(_stored_ms(page, attempts), final.at_ms if final is not None else 0)
     try:
-        state = service.frontier.where(crawl, url, stored_ms)
+        state = service.frontier.find_url(crawl, url, stored_ms)
     except Unavailable as error:
         if not service.frontier.nodes_away():
             raise

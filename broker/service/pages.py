@@ -29,8 +29,8 @@ SEARCHED = 5000
 """Pages in which a pattern is searched before an answer."""
 LOOK_SECONDS = 5.0
 """A request reads for at most this many seconds before it answers, unless a step takes longer."""
-TOGETHER = 64
-TOGETHER_CHARS = 256 * 1024
+BATCH = 64
+BATCH_CHARS = 256 * 1024
 """Pages that are searched together: this many, or this many characters of text."""
 UNCHANGED = 304
 """The status of an answer that a page has not changed."""
@@ -41,7 +41,7 @@ VERSIONS = 100
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{16})")
 
 
-class Look(NamedTuple):
+class PageList(NamedTuple):
     """The result of a look: pages, the cursor to go on from ("": complete), how many were read.
 
     If it ended within a step, ``looked_at`` counts only what the filter selected in that step.
@@ -68,7 +68,7 @@ class Reader:
         limit: int = 100,
         after: str = "",
         newest: bool = False,
-    ) -> Look:
+    ) -> PageList:
         """Return up to ``limit`` pages whose URL, title or text ``pattern`` matches.
 
         They are in the order of storing, or with ``newest`` in the opposite one. It ends sooner,
@@ -79,7 +79,7 @@ class Reader:
         with self._turn:
             return self._search(self._steps(crawl, wanted, "text", after, newest), pattern, limit)
 
-    def _list(self, steps: Iterator[Step], limit: int) -> Look:
+    def _list(self, steps: Iterator[Step], limit: int) -> PageList:
         until = time.monotonic() + LOOK_SECONDS
         found: list[tuple[str, StoredPage]] = []
         seen, following = 0, ""
@@ -94,9 +94,9 @@ class Reader:
             if seen >= LOOKED_AT or time.monotonic() > until:
                 following = step.cursor
                 break
-        return Look([page for _, page in found[:limit]], following, seen)
+        return PageList([page for _, page in found[:limit]], following, seen)
 
-    def _search(self, steps: Iterator[Step], pattern: Pattern, limit: int) -> Look:
+    def _search(self, steps: Iterator[Step], pattern: Pattern, limit: int) -> PageList:
         until = time.monotonic() + LOOK_SECONDS
         found: list[StoredPage] = []
         seen, searched = 0, 0
@@ -109,13 +109,13 @@ class Reader:
                     if matching:
                         found.append(page)
                         if len(found) == limit:
-                            return Look(found, cursor, seen + searched - before)
+                            return PageList(found, cursor, seen + searched - before)
                 if searched >= SEARCHED or time.monotonic() > until:
-                    return Look(found, some[-1][0], seen + searched - before)
+                    return PageList(found, some[-1][0], seen + searched - before)
             seen += step.looked_at
             if seen >= LOOKED_AT or time.monotonic() > until:
-                return Look(found, step.cursor, seen)
-        return Look(found, "", seen)
+                return PageList(found, step.cursor, seen)
+        return PageList(found, "", seen)
 
     def _steps(
         self, crawl: int, wanted: PageFilter, detail: Detail, after: str, newest: bool
@@ -134,7 +134,7 @@ def _batches(
     for cursor, page in stream:
         some.append((cursor, page))
         chars += len(page.text)
-        if len(some) == TOGETHER or chars >= TOGETHER_CHARS:
+        if len(some) == BATCH or chars >= BATCH_CHARS:
             yield some
             some, chars = [], 0
             gevent.sleep(0)  # unpacking runs in this thread; let others have their turn

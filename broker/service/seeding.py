@@ -296,7 +296,7 @@ def _is_known(service: Service, crawl: Crawl, item: Admission) -> bool:
     if service.store.stamps(crawl.id, [number]):
         return True
     try:
-        return service.frontier.where(crawl, item.url).state != "unseen"
+        return service.frontier.find_url(crawl, item.url).state != "unseen"
     except Unavailable:
         return False
 

@@ -22,7 +22,7 @@ BUSY_SECONDS = 0.1
 """Seconds between two rounds while there is something to queue."""
 IDLE_SECONDS = 0.5
 """Seconds between two rounds while nothing is due, or nothing could be queued."""
-AT_ONCE = 128
+BATCH = 128
 """Rows that are queued in a call."""
 OF_HOST = 64
 """Rows of one host in a call, unless there are no others."""
@@ -84,7 +84,7 @@ class Calendar(DutyTask):
             return 0
         for _ in range(CALLS):
             after = self._after.get(place, _FIRST)
-            found = self._service.store.calendar_due(crawl, partition, after, AT_ONCE)
+            found = self._service.store.calendar_due(crawl, partition, after, BATCH)
             rows, after = _spread(found)
             if not rows:
                 self._after.pop(place, None)
@@ -97,7 +97,7 @@ class Calendar(DutyTask):
             if NO_ROOM in flags:  # it goes on there
                 break
             self._after[place] = after
-            if len(found) < AT_ONCE and len(rows) == len(found):
+            if len(found) < BATCH and len(rows) == len(found):
                 self._after.pop(place)
                 break
         return queued

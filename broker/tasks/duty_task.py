@@ -59,7 +59,7 @@ class DutyTask(ABC):
         except Unavailable as error:
             if str(error) != self._waits:
                 self._waits = str(error)
-                self._log.warning(f"{self._what}_waits", error=self._waits)
+                self._log.warning(f"{self._what}_delayed", error=self._waits)
             if self._timeout.hindered():
                 self._own.duties.give_up(self._duty, CUT_SECONDS)
             return away_seconds

@@ -53,7 +53,7 @@ def wake(service: Service, crawls: Iterable[Crawl]) -> float:
         else:
             urls = seeds(service, crawl)
             changed = service.store.begin_period(crawl.id, urls)
-            log.info("period_begins", crawl=crawl.name, seeds=len(urls))
+            log.info("period_started", crawl=crawl.name, seeds=len(urls))
         service.frontier.put_crawl(changed)
     return soonest
 

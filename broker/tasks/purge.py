@@ -91,7 +91,7 @@ class Purging(DutyTask):
                 away = error
                 continue
             if through:
-                self._log.info("deleted", crawl=purge.crawl, host=purge.host)
+                self._log.info("purge_ended", crawl=purge.crawl, host=purge.host)
         if away is not None:
             raise away
         self._done()

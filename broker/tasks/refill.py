@@ -85,13 +85,13 @@ class Refill(DutyTask):
         )
 
     def _partition(self, partition: int, crawls: list[int]) -> int:
-        room = self._service.frontier.room(partition, HOSTS, crawls)
+        memory = self._service.frontier.partition_memory(partition, HOSTS, crawls)
         brought = 0
-        if not room.full and (not room.budget or room.used < room.budget):
-            for crawl, host in room.dry:
+        if not memory.full and (not memory.budget or memory.used < memory.budget):
+            for crawl, host in memory.low:
                 brought += self._refill(crawl, partition, host)
-        low = not room.full and (not room.budget or room.used < room.budget * LOW_SHARE)
-        for crawl in crawls if low else room.idle:
+        low = not memory.full and (not memory.budget or memory.used < memory.budget * LOW_SHARE)
+        for crawl in crawls if low else memory.idle:
             brought += self._walk(crawl, partition, through=low)
         return brought
 

@@ -28,7 +28,7 @@ from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import Crawl, Duty, SeedBatch
-from greencrawl.store import calendar
+from greencrawl.store import months
 from greencrawl.store.base import Store
 
 log = logger("retention")
@@ -39,7 +39,7 @@ LOOK_SECONDS = 10.0
 """Seconds between two checks whether the duty is ours and something is due."""
 FIRST_SECONDS = 30.0
 """Seconds after its start in which a broker leaves this aside."""
-TOGETHER = 500
+BATCH = 500
 """Fingerprints of seeds that are looked up in one statement."""
 DAY_MS = 86_400_000
 MEMBER_DAYS = 30
@@ -85,7 +85,7 @@ class Retention:
             except DutyLost:
                 self._service.duties.lost(RETENTION)
             except Unavailable as error:
-                log.warning("retention_waits", error=str(error))
+                log.warning("retention_delayed", error=str(error))
             except Exception:
                 log.exception("retention_failed")
             stopping.wait(LOOK_SECONDS)
@@ -111,7 +111,7 @@ class Retention:
     def _hour(self, store: Store, now_ms: int) -> None:
         store.prepare_months(now_ms)
         if self._limits.journal_months:
-            oldest = calendar.start_ms(calendar.month_of(now_ms) - self._limits.journal_months)
+            oldest = months.start_ms(months.month_of(now_ms) - self._limits.journal_months)
             oldest = min(
                 oldest, now_ms - self._limits.journal_days * DAY_MS
             )  # months differ in length
@@ -137,7 +137,7 @@ class Retention:
     @staticmethod
     def _told(what: str, dropped: int) -> None:
         if dropped:
-            log.info("dropped", what=what, count=dropped)
+            log.info("rows_dropped", what=what, count=dropped)
 
     # -- batches of seeds
 
@@ -150,10 +150,10 @@ class Retention:
     def _settled(self, store: Store, crawl: Crawl, batch: SeedBatch) -> bool:
         """Return whether each URL of a batch has a page or a final state; in a forced batch, a
         later one."""
-        for start in range(0, len(batch.urls), TOGETHER):
+        for start in range(0, len(batch.urls), BATCH):
             some: Sequence[int] = [
                 self._service.frontier.fingerprint(item.url)
-                for item in batch.urls[start : start + TOGETHER]
+                for item in batch.urls[start : start + BATCH]
             ]
             stamps = store.stamps(crawl.id, some)
             least = batch.stamp + 1 if batch.force else 0

@@ -30,7 +30,7 @@ from greencrawl.schema.records import (
 
 log = logger("upkeep")
 
-AT_ONCE = 1000
+BATCH = 1000
 """Rows that a step reads."""
 OPEN = 2000
 """If a crawl has this many open tasks, no more are queued."""
@@ -79,7 +79,7 @@ def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round
     if not service.store.queue_round(crawl.id, known, place, urls, end=end):
         return None
     if end:
-        log.info("round_ends", crawl=crawl.name, kind=known.kind, queued=known.queued)
+        log.info("round_ended", crawl=crawl.name, kind=known.kind, queued=known.queued)
     ended_ms = epoch_ms() if end else 0
     return replace(known, cursor=place, queued=known.queued + len(urls), ended_ms=ended_ms)
 
@@ -89,12 +89,12 @@ def _next(service: Service, crawl: Crawl, known: Round) -> tuple[list[Admission]
     rules = compile(crawl)
     part, _, after = known.cursor.partition(":")
     if part in ("", _PAGES):
-        steps = service.store.page_steps(crawl.id, detail="row", after=after, window=AT_ONCE)
+        steps = service.store.page_steps(crawl.id, detail="row", after=after, window=BATCH)
         step = next(steps, None)
         if step is not None and step.looked_at:
-            some = list(islice(step.pages, AT_ONCE + 1))
-            cursor = step.cursor if len(some) <= AT_ONCE else some[AT_ONCE - 1][0]
-            pages = [page for _, page in some[:AT_ONCE] if _belongs(page, known)]
+            some = list(islice(step.pages, BATCH + 1))
+            cursor = step.cursor if len(some) <= BATCH else some[BATCH - 1][0]
+            pages = [page for _, page in some[:BATCH] if _belongs(page, known)]
             if known.kind == "plan":
                 service.store.add_calendar(crawl.id, [_seen(page) for page in pages])
                 return [], f"{_PAGES}:{cursor}"
@@ -104,14 +104,14 @@ def _next(service: Service, crawl: Crawl, known: Round) -> tuple[list[Admission]
         after = ""
     if known.kind == "plan":
         return [], _plan_finals(service, crawl, after)
-    found = list(islice(_finals(service, crawl, after), AT_ONCE))
+    found = list(islice(_finals(service, crawl, after), BATCH))
     urls = [item for _, item, at_ms in found if item is not None and at_ms < known.before_ms]
     return urls, f"{_FINALS}:{found[-1][0]}" if found else None
 
 
 def _plan_finals(service: Service, crawl: Crawl, after: str) -> str | None:
     """Give places in the calendar to URLs that are gone; return the cursor after them."""
-    found = list(islice(service.store.finals(crawl.id, after=after), AT_ONCE))
+    found = list(islice(service.store.finals(crawl.id, after=after), BATCH))
     service.store.add_calendar(
         crawl.id,
         [

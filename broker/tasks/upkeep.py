@@ -49,7 +49,7 @@ CUT_SECONDS = 3.0
 """Then the duty is left to others for this long."""
 TICK_SECONDS = 1.0
 """Seconds between two steps of the store's clock while the frontier is in use."""
-TOGETHER = 32
+BATCH = 32
 """Crawls that are counted in one call: some 0.15 ms of a script."""
 HELD_SECONDS = 60.0
 """Seconds between two reads of all pending batches while they wait for a node that is away."""
@@ -90,7 +90,7 @@ class Upkeep:
         self._duty: Duty | None = None
         self._looked: dict[int, float] = {}
         """Crawl → when its last scan began."""
-        self._notes_read = service.clock()
+        self._idle_read = service.clock()
         self._void_since: float | None = None
         self._cut_since: float | None = None
         self._timeout = DutyTimeout(service.clock)
@@ -132,7 +132,7 @@ class Upkeep:
                 log.info("upkeep_passed_on", reason=str(error))
                 own.duties.lost(UPKEEP)
             except Unavailable as error:
-                log.warning("upkeep_waits", error=str(error))
+                log.warning("upkeep_delayed", error=str(error))
                 wait = self._again(heard)
             except Exception:
                 log.exception("upkeep_failed")
@@ -167,15 +167,15 @@ class Upkeep:
         self._next = {id_: at for id_, at in self._next.items() if id_ in known}
         self._looked = {id_: at for id_, at in self._looked.items() if id_ in known}
         now = self._service.clock()
-        stirring = {*heard, *pending, *(self._unheard(now) if active else ())}
+        changed = {*heard, *pending, *(self._unheard(now) if active else ())}
         due = [
             crawl for crawl in active
-            if not {ANY, crawl.id}.isdisjoint(stirring) or now >= self._next.get(crawl.id, now)
+            if not {ANY, crawl.id}.isdisjoint(changed) or now >= self._next.get(crawl.id, now)
         ]  # fmt: skip
         # A crawl stays due until its scan is complete: the note of its end is read only once.
         self._next.update((crawl.id, 0.0) for crawl in due)
-        for start in range(0, len(due), TOGETHER):
-            some = due[start : start + TOGETHER]
+        for start in range(0, len(due), BATCH):
+            some = due[start : start + BATCH]
             counts = self._service.frontier.count(some) if len(some) > 1 else None
             for crawl in some:
                 self._looked[crawl.id] = now
@@ -199,18 +199,18 @@ class Upkeep:
         """Return crawls that may have ended without an announcement since their last scan, by notes
         in Redis. This is no sign that the frontier is in use: the store's clock is not raised for
         it."""
-        since = now - self._notes_read
+        since = now - self._idle_read
         often = QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS
         if since < often - NOTED_SLACK_SECONDS:
             return set()
-        notes, answered = self._service.frontier.stilled(since + 2 * NOTED_SLACK_SECONDS)
+        idle, answered = self._service.frontier.idle_crawls(since + 2 * NOTED_SLACK_SECONDS)
         if answered:
-            self._notes_read, self._cut_since = now, None
+            self._idle_read, self._cut_since = now, None
         elif self._cut_since is None:
             self._cut_since = now
         return {
             crawl
-            for crawl, ago in notes.items()
+            for crawl, ago in idle.items()
             if now - ago + NOTED_SLACK_SECONDS > self._looked.get(crawl, 0.0)
         }
 
@@ -250,7 +250,7 @@ class Upkeep:
             try:
                 away = seeding.settle(self._service, batch).away
             except Unavailable as error:
-                log.warning("seeds_wait", batch=batch.id, error=str(error))
+                log.warning("seeds_delayed", batch=batch.id, error=str(error))
                 waiting.add(batch.crawl)
                 between = True
                 continue

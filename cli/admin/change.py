@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from greencrawl.cli import choose, key_values, reach
+from greencrawl.cli import choose, connecting, key_values
 from greencrawl.cli.ui.display import printable
 from greencrawl.schema.records import CrawlOptions
 
@@ -14,7 +14,7 @@ from greencrawl.schema.records import CrawlOptions
 @click.command()
 @click.argument("crawl")
 @click.argument("options", nargs=-1, required=True, metavar="KEY=VALUE…")
-@reach.data_option
+@connecting.data_option
 def set(crawl: str, options: Sequence[str], data: str | None) -> None:
     """Change options of a crawl, and leave the others as they are: `greencrawl set news delay=2`.
 
@@ -22,7 +22,7 @@ def set(crawl: str, options: Sequence[str], data: str | None) -> None:
     value (`exclude=a exclude=b`) or as JSON. Workers follow within a second.
     """
     wanted = key_values.parsed(options, CrawlOptions)
-    broker = reach.required(reach.load(data))
+    broker = connecting.required(connecting.load(data))
     known = choose.one(broker.crawls(), crawl)
     changed = broker.change(known.name, wanted, by=key_values.person())
     for name in wanted:

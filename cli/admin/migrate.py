@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.ui import advice
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.settings import mask_url
@@ -19,7 +19,7 @@ from greencrawl.store.migrations import Migration
     help="Also apply migrations that need all older processes to have ended.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@reach.data_option
+@connecting.data_option
 def migrate(post: bool, dry_run: bool, data: str | None) -> None:
     """Bring the store up to date.
 
@@ -28,7 +28,7 @@ def migrate(post: bool, dry_run: bool, data: str | None) -> None:
     part, --post, when all brokers and workers are of the new version; on SQLite the next process
     that has the file for itself runs it, too.
     """
-    settings = reach.load(data)
+    settings = connecting.load(data)
     where = mask_url(settings.store_url)
     upgrade = open_upgrade(settings.store_url)
     try:

@@ -13,7 +13,7 @@ import msgspec
 
 from greencrawl.broker.api.messages import OrderRequest
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import key_values, reach
+from greencrawl.cli import connecting, key_values
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import duration, failures_text, moment, printable, size
 from greencrawl.schema.bearer import is_loopback
@@ -38,7 +38,7 @@ JOIN = (
 @click.option("--gone", is_flag=True, help="Also nodes that have left or are lost.")
 @click.option("--join", is_flag=True, help="Print the line that starts a worker elsewhere.")
 @click.option("--forget", is_flag=True, help="NODE is gone for good: end its alert and its orders.")
-@reach.data_option
+@connecting.data_option
 def nodes(node: str | None, gone: bool, join: bool, forget: bool, data: str | None) -> None:
     """List the nodes that work together: workers, brokers, loggers.
 
@@ -46,14 +46,14 @@ def nodes(node: str | None, gone: bool, join: bool, forget: bool, data: str | No
     pages a second, memory, version. With NODE: its whole report, the options that it follows and
     who set them, and its orders.
     """
-    settings = reach.load(data)
+    settings = connecting.load(data)
     if join:
         click.echo(join_line(settings))
         click.echo("it holds the passwords of this system; run it where greencrawl is", err=True)
         return
     if forget and node is None:
         raise click.UsageError("--forget needs a NODE")
-    broker = reach.living(settings)
+    broker = connecting.living(settings)
     if forget:
         broker.order(OrderRequest(_name(node or ""), forget=True, by=key_values.person()))
         click.echo(printable(f"{node}: forgotten"))
@@ -75,7 +75,7 @@ def nodes(node: str | None, gone: bool, join: bool, forget: bool, data: str | No
 @click.command()
 @click.argument("node")
 @click.argument("options", nargs=-1, required=True, metavar="KEY=VALUE…")
-@reach.data_option
+@connecting.data_option
 def order(node: str, options: Sequence[str], data: str | None) -> None:
     """Order options for NODE, or for `all` nodes: processes, greenlets, requests_per_second,
     paused, drain or log_level.
@@ -84,7 +84,7 @@ def order(node: str, options: Sequence[str], data: str | None) -> None:
     order to one node counts before an order to all nodes.
     """
     wanted = key_values.parsed(options, NodeOptions)
-    broker = reach.living(reach.load(data))
+    broker = connecting.living(connecting.load(data))
     _order(broker, node, wanted)
     for line in _ordered(broker, node, log=0):
         click.echo(printable(line))
@@ -92,14 +92,14 @@ def order(node: str, options: Sequence[str], data: str | None) -> None:
 
 @click.command()
 @click.argument("node")
-@reach.data_option
+@connecting.data_option
 def drain(node: str, data: str | None) -> None:
     """Let a worker hand back what it holds, and lease no more: then it may be switched off.
 
     The command waits until nothing is held there; if you stop it, the node still goes on.
     `greencrawl order NODE drain=` lets it crawl again.
     """
-    broker = reach.living(reach.load(data))
+    broker = connecting.living(connecting.load(data))
     _order(broker, node, {"drain": True})
     said = ""
     with on_signals() as asked:
@@ -227,7 +227,7 @@ def join_line(settings: Settings) -> str:
     Raises InvalidConfig if none can join: the message names the settings that only work on this
     machine.
     """
-    own = settings.broker if reach.named_broker() else (reach.own_address(settings),)
+    own = settings.broker if connecting.named_broker() else (connecting.own_address(settings),)
     problems = [
         (f"{PREFIX}BIND", f"{at} is this machine alone: bind the broker to an address of it, or "
          f"name that in {PREFIX}BROKER")

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.local.stopping import Stop, on_signals
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import PLAIN_SECONDS, duration, printable
@@ -28,7 +28,7 @@ GOES_ON = "the repair goes on at the broker; `greencrawl repair` joins it again"
 @click.option(
     "--all", "everything", is_flag=True, help="Send Redis everything that the store holds."
 )
-@reach.data_option
+@connecting.data_option
 def repair(everything: bool, data: str | None) -> int:
     """Refill Redis from the store.
 
@@ -37,8 +37,10 @@ def repair(everything: bool, data: str | None) -> int:
     data, Redis is emptied first. Pages are not fetched again for it, but no fetch begins while it
     runs. Ctrl-C ends only the display, not the repair.
     """
-    settings = reach.load(data)
-    broker = reach.living(settings)  # it need not be ready: it may be waiting for this very command
+    settings = connecting.load(data)
+    broker = connecting.living(
+        settings
+    )  # it need not be ready: it may be waiting for this very command
     try:
         broker.repair(everything)
     except Unavailable as error:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.ui.display import printable, size
 from greencrawl.schema import log
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
@@ -43,14 +43,14 @@ def store() -> None:
 
 @store.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the state of a ring as JSON.")
-@reach.data_option
+@connecting.data_option
 def status(as_json: bool, data: str | None) -> int:
     """Show who takes writes, who acknowledges them, who lags, and what to do.
 
     The exit code is 1 if there is something to do.
     """
-    settings = reach.load(data)
-    path = reach.sqlite_path(settings)
+    settings = connecting.load(data)
+    path = connecting.sqlite_path(settings)
     steward = steward_of(settings.store_url, settings.store_steward)
     if as_json and steward is None:
         raise click.UsageError("--json is for a ring of two masters, and GREENCRAWL_STORE is none")
@@ -66,7 +66,7 @@ def status(as_json: bool, data: str | None) -> int:
         click.echo(msgspec.json.encode(report).decode())
     else:
         _show(steward, report)
-    return 1 if report.notes else 0
+    return 1 if report.findings else 0
 
 
 @store.command()
@@ -160,7 +160,7 @@ def local(folder: str, stop: bool) -> None:
 
 
 def _steward() -> Steward:
-    settings = reach.load()
+    settings = connecting.load()
     steward = steward_of(settings.store_url, settings.store_steward)
     if steward is None:
         raise InvalidConfig([("GREENCRAWL_STORE", "names no ring of two masters")])
@@ -205,7 +205,7 @@ def _findings(report: Report) -> list[str]:
     if report.term is None and all(new):
         return ["these servers form no store yet: greencrawl store form"]
     away = [f"{one.name}: {one.error}" for one in report.servers if not one.up and one.error]
-    return [*report.notes, *away]
+    return [*report.findings, *away]
 
 
 def _role(one: Observation, term: WriterTerm | None, *, master: bool) -> str:

@@ -17,7 +17,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from greencrawl.cli import crawlfile, reach
+from greencrawl.cli import connecting, crawlfile
 from greencrawl.cli.commands.explain import in_store
 from greencrawl.cli.local import permits
 from greencrawl.cli.local.allowed import allowed_now
@@ -65,7 +65,7 @@ class Job:
 @click.command()
 @click.argument("targets", nargs=-1, metavar="URL...|FILE.toml")
 @click.option("--crawl", "name", metavar="NAME", help="Name of the crawl.  [default: first host]")
-@reach.data_option
+@connecting.data_option
 @click.option(
     "--processes",
     type=click.IntRange(0),
@@ -125,7 +125,7 @@ def crawl(
     """
     recrawl = _recrawl(every, again)
     asked = given(options) | ({"recrawl": recrawl} if recrawl else {})
-    settings = reach.load(data, processes=None if processes is None else str(processes))
+    settings = connecting.load(data, processes=None if processes is None else str(processes))
     if summary_file is not None:
         summary.check_writable(summary_file)
     with ExitStack() as site:
@@ -136,13 +136,13 @@ def crawl(
             asked.setdefault("delay", DEMO_DELAY_SECONDS)
             settings = _demo_settings(settings)
         wanted = crawlfile.build(targets, asked, name)
-        if reach.named_broker() and not demo:
+        if connecting.named_broker() and not demo:
             code, result = _elsewhere(Job(wanted, settings, fresh, stay))
         else:
             hooks.load(wanted.hook)
             Kernels(wanted)
             _check_logins(wanted, settings)
-            code, result = _here(Job(wanted, settings, fresh, stay), wipe=demo)
+            code, result = _here(Job(wanted, settings, fresh, stay), delete_data=demo)
     if result is not None:
         if demo and os.environ.get("GREENCRAWL_STORE"):
             result = msgspec.structs.replace(result, export=f"GREENCRAWL_STORE= {result.export}")
@@ -152,7 +152,7 @@ def crawl(
         if not result.pages:
             code = code or NOTHING
             first = shlex.quote(starts(wanted)[0][1])
-            elsewhere = reach.named_broker() and not demo
+            elsewhere = connecting.named_broker() and not demo
             begins = _begins(Job(wanted, settings), elsewhere=elsewhere)
             why = nothing_stored.reasons(result, begins) or ["nothing was found to fetch"]
             _say("\n  ".join(["no page is stored:", *why]))
@@ -173,9 +173,9 @@ def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
     urls = [url for _, url in starts(job.wanted)][: nothing_stored.URLS]
     name = job.wanted.name
     if elsewhere:
-        broker = reach.answering(job.settings)
+        broker = connecting.answering(job.settings)
         return [state for url in urls for state in broker.url(url, name)] if broker else []
-    with reach.store(job.settings) as store:
+    with connecting.store(job.settings) as store:
         identity, crawl = store.frontier(), store.crawl(name)
         if identity is None:
             return []
@@ -213,7 +213,7 @@ def _demo_settings(settings: Settings) -> Settings:
     """
     networks = [*map(str, settings.allow_networks), "127.0.0.1/32"]
     folder = settings.data / "demo"
-    return reach.load(
+    return connecting.load(
         str(folder),
         store=f"sqlite:///{folder / 'content.sqlite'}",
         bodies="sql",
@@ -225,29 +225,29 @@ def _demo_settings(settings: Settings) -> Settings:
 # --- with this command's own processes ---------------------------------------------------------
 
 
-def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
+def _here(job: Job, *, delete_data: bool) -> tuple[int, Summary | None]:
     """Run the crawl with a broker and workers of this command; return (exit code, summary).
 
-    ``wipe`` empties the data folder first.
+    ``delete_data`` empties the data folder first.
     """
     with ExitStack() as stack:
         if not os.environ.get("GREENCRAWL_BIND"):
             port = stack.enter_context(kept_port())
             job = replace(job, settings=replace(job.settings, bind=("127.0.0.1", port)))
-        return _at_address(job, wipe=wipe)
+        return _at_address(job, delete_data=delete_data)
 
 
-def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
+def _at_address(job: Job, *, delete_data: bool) -> tuple[int, Summary | None]:
     """Run :func:`_here` with the address for the broker to listen at in the settings."""
     settings = job.settings
-    address = reach.own_address(settings)
+    address = connecting.own_address(settings)
     with on_signals() as stop, held(settings.data, "crawl", address):
         # first: that broker may have the store open, too
         await_broker(settings.data, stop.asked, _say)
         if stop.asked.is_set():
             _say(STOPPED)
             return stop.exit_code, None
-        if wipe:
+        if delete_data:
             _empty(settings.data)
         known = _stored(job)
         again = _allowed(job)
@@ -260,8 +260,8 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
             settings.request_seconds,
             settings.data / REDIS_SERVER_LOCK if settings.embedded_redis else None,
         )
-        broker = reach.client(settings, address)
-        ready = partial(reach.is_ready, broker)
+        broker = connecting.client(settings, address)
+        ready = partial(connecting.is_ready, broker)
         if job.wanted.main_text == "on" and not available():
             _say(f"no main text is stored: {NO_MAIN_TEXT}")
         end: End | None = None
@@ -299,7 +299,7 @@ def _of_end(job: Job, end: End | None) -> Summary | None:
     if end is None:
         return None
     made = end.summary()
-    with reach.store(job.settings, upgrade=True) as store:
+    with connecting.store(job.settings, upgrade=True) as store:
         url, export = (
             mask_url(job.settings.store_url),
             advice.to_export(made.crawl, job.settings.data),
@@ -309,10 +309,10 @@ def _of_end(job: Job, end: End | None) -> Summary | None:
 
 def _stored(job: Job) -> tuple[Crawl, Summary] | None:
     """Return the crawl of that name in the store, and its summary; None if there is none."""
-    path = reach.sqlite_path(job.settings)
+    path = connecting.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return None
-    with reach.store(job.settings, upgrade=True) as store:
+    with connecting.store(job.settings, upgrade=True) as store:
         known = [crawl for crawl in store.crawls() if crawl.name == job.wanted.name]
         if not known:
             return None
@@ -322,20 +322,20 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
 
 def _allowed(job: Job) -> list[str]:
     """Return URLs of the crawl that were refused for their address, and are allowed by now."""
-    path = reach.sqlite_path(job.settings)
+    path = connecting.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return []
-    with reach.store(job.settings, upgrade=True) as store:
+    with connecting.store(job.settings, upgrade=True) as store:
         known = [crawl for crawl in store.crawls() if crawl.name == job.wanted.name]
         return allowed_now(store, known[0], job.settings) if known else []
 
 
 def _known(job: Job) -> list[CrawlOptions]:
     """Return this crawl, and those in the store, which the processes continue, too."""
-    path = reach.sqlite_path(job.settings)
+    path = connecting.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return [job.wanted]
-    with reach.store(job.settings, upgrade=True) as store:
+    with connecting.store(job.settings, upgrade=True) as store:
         crawls = store.crawls()
     for crawl in crawls:
         if crawl.state == "active" and crawl.name != job.wanted.name:
@@ -374,7 +374,7 @@ def _empty(data: Path) -> None:
 
 def _elsewhere(job: Job) -> tuple[int, Summary | None]:
     """Give the crawl to the broker that the environment names, and watch it."""
-    broker = reach.required(job.settings)
+    broker = connecting.required(job.settings)
     known = known_at(broker, job.wanted.name)
     if known and _is_over(known, job):
         _say(over_text(known))

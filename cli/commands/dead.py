@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.records import Final
 from greencrawl.schema.settings import Settings
@@ -19,7 +19,7 @@ PAGE = 1000
 @click.command()
 @click.argument("crawl", required=False)
 @click.option("--requeue", is_flag=True, help="Queue all of them again, with their errors at 0.")
-@reach.data_option
+@connecting.data_option
 def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
     """List URLs that were given up.
 
@@ -27,8 +27,8 @@ def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
     failure, HTTP status, URL, detail. With --requeue they are tried again: at once if a broker
     runs, otherwise when the crawl is run again.
     """
-    settings = reach.load(data)
-    broker = reach.answering(settings)
+    settings = connecting.load(data)
+    broker = connecting.answering(settings)
     if requeue:
         count = _requeue_at(broker, crawl) if broker else _requeue_in_store(settings, crawl)
         click.echo(f"{count:,} queued again")
@@ -52,7 +52,7 @@ def _listed(broker: BrokerClient, crawl: str | None) -> Iterator[Final]:
 
 
 def _stored(settings: Settings, crawl: str | None) -> Iterator[Final]:
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         chosen, after = choose.one(store.crawls(), crawl), ""
         while rows := store.dead(chosen.id, PAGE, after):
             yield from (letter for _, letter in rows)
@@ -66,7 +66,7 @@ def _requeue_at(broker: BrokerClient, crawl: str | None) -> int:
 
 def _requeue_in_store(settings: Settings, crawl: str | None) -> int:
     """Log the dead letters as seeds: the next broker over this store queues them."""
-    with reach.store(settings, upgrade=True) as store:
+    with connecting.store(settings, upgrade=True) as store:
         chosen, count = choose.one(store.crawls(), crawl), 0
         now = store.tick()  # letters that die again meanwhile are for the next command
         while batch := store.requeue_dead(chosen.id, before=now):

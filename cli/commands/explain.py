@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 import msgspec
 
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.crawlfile import has_scheme, with_scheme
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import change_text, moment, printable
@@ -28,7 +28,7 @@ from greencrawl.store.base import Store
 @click.command()
 @click.argument("url")
 @click.option("--crawl", metavar="NAME", help="Only in this crawl.  [default: in every crawl]")
-@reach.data_option
+@connecting.data_option
 def explain(url: str, crawl: str | None, data: str | None) -> None:
     """Say where a URL is, and why.
 
@@ -37,8 +37,8 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
     of a page that was fetched more than once. The running broker is asked; if none answers, the
     store, which does not know what is waiting.
     """
-    settings = reach.load(data)
-    broker = reach.answering(settings)
+    settings = connecting.load(data)
+    broker = connecting.answering(settings)
 
     def ask(at: str) -> list[UrlState]:
         return broker.url(at, crawl) if broker else _offline(settings, at, crawl)
@@ -100,7 +100,7 @@ def versions(store: Store, crawl: int, number: int) -> tuple[Version, ...]:
 
 
 def _offline(settings: Settings, url: str, crawl: str | None) -> list[UrlState]:
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         crawls = store.crawls()
         chosen = [choose.one(crawls, crawl)] if crawl else crawls
         identity = store.frontier()

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.reading.stored import TEXTS, with_text
 from greencrawl.cli.ui.display import size
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
@@ -18,7 +18,7 @@ from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
 from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 from greencrawl.store.base import Store
-from greencrawl.store.export.formats import FORMATS, Format, Wishes
+from greencrawl.store.export.formats import FORMATS, BodyOptions, Format
 from greencrawl.store.export.items import columns_of
 from greencrawl.store.export.resumable import Position, Resumable, Wanted
 from greencrawl.store.export.resumable import export as export_all
@@ -69,7 +69,7 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
 @click.option(
     "--restart", is_flag=True, help="Start an interrupted export again from its beginning."
 )
-@reach.data_option
+@connecting.data_option
 def export(
     crawl: str | None,
     format_: str | None,
@@ -113,7 +113,7 @@ def export(
         **({"items": True} if items else {}),
     }
     wanted = _filter(since, host, status)
-    with reach.store(reach.load(data)) as store:
+    with connecting.store(connecting.load(data)) as store:
         chosen = Wanted(
             crawl=choose.one(store.crawls(), crawl or named), pages=wanted, pages_only=pages_only
         )
@@ -162,10 +162,10 @@ def _format(
     columns: Sequence[str] = (),
 ) -> Format:
     """Return the format of the command line. ``columns`` are those of records as a table."""
-    choice, wishes = FORMATS[typed["format"]], Wishes(typed["bodies"], typed["raw"])
+    choice, bodies = FORMATS[typed["format"]], BodyOptions(typed["bodies"], typed["raw"])
     if typed.get("items") and choice.items is not None:
-        return choice.items(columns, wishes)
-    format_ = choice.make(crawl, name, wishes)
+        return choice.items(columns, bodies)
+    format_ = choice.make(crawl, name, bodies)
     return with_text(format_, typed.get("text", TEXTS[0]), store)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.local.processes import environment
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import moment, printable
@@ -41,7 +41,7 @@ QUARANTINE = (sys.executable, "-P", "-m", "greencrawl.worker", "--quarantine")
     is_flag=True,
     help="Run on_page, items and links again on these pages as they are stored, without a fetch.",
 )
-@reach.data_option
+@connecting.data_option
 def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
     """List pages on which the crawl's hook failed.
 
@@ -53,7 +53,7 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
     request: fetch such pages again. Running workers keep the code that they imported: restart them,
     so that new pages use the corrected module. CRAWL may be left out when there is only one.
     """
-    settings = reach.load(data)
+    settings = connecting.load(data)
     if again:
         if urls:
             raise click.UsageError("--urls lists; it does not go with --again")
@@ -114,11 +114,11 @@ class _InStore:
 
 @contextmanager
 def _source(settings: Settings, crawl: str | None) -> Iterator[_Source]:
-    broker = reach.answering(settings)
+    broker = connecting.answering(settings)
     if broker is not None:
         yield _AtBroker(broker, choose.one(broker.crawls(), crawl))
         return
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         yield _InStore(store, choose.one(store.crawls(), crawl))
 
 
@@ -147,7 +147,7 @@ def _again(settings: Settings, crawl: str | None) -> int:
     from greencrawl.worker.process.quarantine import Quarantine
 
     log.configure("hooks", "error")  # what a person needs to know is printed below
-    with reach.store(settings, upgrade=True) as store, on_signals() as stop:
+    with connecting.store(settings, upgrade=True) as store, on_signals() as stop:
         chosen = choose.one(store.crawls(), crawl)
         functions.load(chosen.options.hook)  # a module that cannot be imported is reported at once
         total = _total(store.hook_counts(chosen.id))
@@ -164,7 +164,9 @@ def _again(settings: Settings, crawl: str | None) -> int:
             quarantine.close()
             line.end()
         _said(
-            run.count, store.hook_counts(chosen.id), running=reach.answering(settings) is not None
+            run.count,
+            store.hook_counts(chosen.id),
+            running=connecting.answering(settings) is not None,
         )
         if stop.asked.is_set():
             click.echo("stopped; the same command goes on", err=True)

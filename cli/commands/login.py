@@ -12,7 +12,7 @@ from typing import cast
 import click
 import gevent
 
-from greencrawl.cli import choose, crawlfile, reach
+from greencrawl.cli import choose, connecting, crawlfile
 from greencrawl.cli.local import consent
 from greencrawl.cli.local.data_folder import holder
 from greencrawl.cli.ui import advice
@@ -59,7 +59,7 @@ class Wanted:
 @click.option(
     "--forget", is_flag=True, help="Delete the state of the last login; the next one starts anew."
 )
-@reach.data_option
+@connecting.data_option
 def login(
     name: str,
     file: str | None,
@@ -78,7 +78,7 @@ def login(
     (GREENCRAWL_AUTH_NAME_PASSWORD) or from credentials.toml; see docs/authentication.md."""
     if status and forget:
         raise click.UsageError("--status and --forget are two commands")
-    settings = reach.load(data)
+    settings = connecting.load(data)
     wanted = _wanted(settings, name, file, crawl)
     with _leases(settings) as leases:
         vault = open_vault(settings, leases)
@@ -90,7 +90,7 @@ def login(
             login = _Login(settings, vault, wanted, consent.Way(redirect_uri, paste))
             with closing(login):
                 _say(login.run(url))
-            _lift(settings, wanted.entry)
+            _unblock(settings, wanted.entry)
 
 
 def _say(text: str) -> None:
@@ -133,17 +133,17 @@ def _options(
 ) -> tuple[Sequence[CrawlOptions], Permits]:
     """Return the known crawls, and what they may use: anybody may have created them."""
     permits = OWN
-    broker = reach.answering(settings)
+    broker = connecting.answering(settings)
     if broker is not None:
         crawls, permits = broker.crawls(), Permits.of(settings)
     else:
-        path = reach.sqlite_path(settings)
+        path = connecting.sqlite_path(settings)
         if path is not None and not path.exists():
             raise GreencrawlError(
                 f"nothing has been crawled into {path.parent} yet: see --data, or name the file "
                 f"that describes the crawl: `greencrawl login {name} FILE.toml`"
             )
-        with reach.store(settings) as store:
+        with connecting.store(settings) as store:
             crawls = store.crawls()
     if crawl is not None:
         crawls = [choose.one(crawls, crawl)]
@@ -159,11 +159,11 @@ def _leases(settings: Settings) -> Iterator[Claims]:
     """
     from greencrawl.broker.frontier import Frontier
 
-    path = reach.sqlite_path(settings)
+    path = connecting.sqlite_path(settings)
     if path is not None and not path.exists():  # nothing has been crawled yet
         yield LocalClaims()
         return
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         try:
             frontier = Frontier(
                 settings.redis_addresses,
@@ -235,9 +235,9 @@ def _forget(vault: Vault, settings: Settings, entry: Auth) -> None:
     )
 
 
-def _lift(settings: Settings, entry: Auth) -> None:
+def _unblock(settings: Settings, entry: Auth) -> None:
     """Let workers ask the entry's hosts again at once, if a failed login had blocked them."""
-    broker = reach.answering(settings)
+    broker = connecting.answering(settings)
     if broker is None:
         return
     plain = [pattern for pattern in entry.hosts if "*" not in pattern]
@@ -283,7 +283,7 @@ class _Login:
         """
         from greencrawl.worker.auth.kinds import form_page, registry
 
-        form_page.read_alone()
+        form_page.in_own_process()
         page = crawlfile.seed_url(url) if url else self._page()
         if page is not None and not Origins(self._entry.hosts).hold(page):
             raise GreencrawlError(f"{page} is not on the hosts of auth {self._entry.name}")
@@ -293,7 +293,7 @@ class _Login:
         except LoginRefused as error:
             raise GreencrawlError(printable(f"refused: {error}")) from None
         if page is None and not kind.logs_in:
-            raise GreencrawlError(f"nothing was tried: {self._nowhere()}")
+            raise GreencrawlError(f"nothing was tried: {self._no_page()}")
         grant = None
         if kind.logs_in:
             with _claimed(self._vault, self._settings, self._entry) as claim:
@@ -306,7 +306,7 @@ class _Login:
         if page is not None:
             return f"in: {who}; {self._try(kind, grant, page)}"
         checked = isinstance(self._entry, Form) and self._entry.check_url
-        return f"in: {who}" if checked else f"in: {who}; no page was tried: {self._nowhere()}"
+        return f"in: {who}" if checked else f"in: {who}; no page was tried: {self._no_page()}"
 
     def _log_in(self, claim: Claim, kind: Kind, secrets: EntrySecrets) -> Grant:
         from greencrawl.worker.auth.kinds import registry
@@ -370,7 +370,7 @@ class _Login:
         found = (canonicalise(url) for url in (*self._options.seeds, *lists))
         return next((url for url in found if origins.hold(url)), None)
 
-    def _nowhere(self) -> str:
+    def _no_page(self) -> str:
         """Say why there is no page to try, and what to do."""
         hosts = ", ".join(one if "://" in one else f"https://{one}" for one in self._entry.hosts)
         return f"no seed is on its hosts ({hosts}); correct `hosts`, or name a page with --url"

@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.errors import GreencrawlError, Unavailable
@@ -20,24 +20,24 @@ LOOK_SECONDS = 0.5
 
 @click.command()
 @click.argument("crawl", required=False)
-@reach.data_option
+@connecting.data_option
 def pause(crawl: str | None, data: str | None) -> None:
     """Stop a crawl for a while.
 
     No more URLs of it are leased; what is being fetched is finished. CRAWL may be left out when
     there is only one.
     """
-    broker = reach.required(reach.load(data))
+    broker = connecting.required(connecting.load(data))
     changed = broker.pause(choose.one(broker.crawls(), crawl).name)
     click.echo(f"{changed.name}: {changed.state}")
 
 
 @click.command()
 @click.argument("crawl", required=False)
-@reach.data_option
+@connecting.data_option
 def resume(crawl: str | None, data: str | None) -> None:
     """Resume a crawl that was paused or stopped, or that reached a limit which was then raised."""
-    broker = reach.required(reach.load(data))
+    broker = connecting.required(connecting.load(data))
     changed = broker.resume(choose.one(broker.crawls(), crawl).name)
     click.echo(f"{changed.name}: {changed.state}")
 
@@ -45,7 +45,7 @@ def resume(crawl: str | None, data: str | None) -> None:
 @click.command()
 @click.argument("crawl", required=False)
 @click.option("--now", is_flag=True, help="Also give back leased URLs.")
-@reach.data_option
+@connecting.data_option
 def stop(crawl: str | None, now: bool, data: str | None) -> None:
     """End a crawl. Waiting URLs are left where they are. Leased ones are finished: some dozens of
     URLs a host, at its delay.
@@ -54,8 +54,8 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
     `greencrawl resume` and new seeds start the crawl again. Known seeds and links that are found
     late do not. CRAWL may be left out when there is only one.
     """
-    settings = reach.load(data)
-    broker = reach.required(settings)
+    settings = connecting.load(data)
+    broker = connecting.required(settings)
     changed = broker.stop(choose.one(broker.crawls(), crawl).name, now=now)
     with on_signals() as asked:
         while changed.stopping and not asked.asked.wait(LOOK_SECONDS):
@@ -63,7 +63,7 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
                 ask = partial(broker.crawl, changed.name)
                 changed = asked.within(ask, grace_seconds=0.0) or changed
             except Unavailable as error:  # a broker of `greencrawl crawl` ends with its crawl
-                with reach.store(settings) as store:
+                with connecting.store(settings) as store:
                     changed = store.crawl(changed.name)
                 if changed.stopping:
                     raise error
@@ -74,7 +74,7 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
 @click.command()
 @click.argument("crawl")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@reach.data_option
+@connecting.data_option
 def delete(crawl: str, yes: bool, data: str | None) -> None:
     """Delete a crawl with all that is stored of it, except WARC files (docs/export.md).
 
@@ -82,7 +82,7 @@ def delete(crawl: str, yes: bool, data: str | None) -> None:
     still goes on. While a Redis node is away the deletion waits, says so, and goes on by itself
     when the node is back.
     """
-    broker = reach.required(reach.load(data))
+    broker = connecting.required(connecting.load(data))
     found = choose.one(broker.crawls(), crawl)
     if not yes:
         _ask(f"Delete crawl {found.name} and all its pages?")
@@ -93,14 +93,14 @@ def delete(crawl: str, yes: bool, data: str | None) -> None:
 @click.command()
 @click.argument("crawl")
 @click.argument("host")
-@reach.data_option
+@connecting.data_option
 def purge(crawl: str, host: str, data: str | None) -> None:
     """Drop the waiting URLs of HOST in a crawl.
 
     These URLs count as excluded from then on. Stored pages stay. Links to the host that are found
     later are queued as usual: use `exclude` of the crawl to keep them out.
     """
-    broker = reach.required(reach.load(data))
+    broker = connecting.required(connecting.load(data))
     asked = broker.purge_host(choose.one(broker.crawls(), crawl).name, host)
     _follow(broker, asked.instance, asked.host)
 

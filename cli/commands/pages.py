@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 from greencrawl.broker.api.messages import ListedPage, PageReply, PagesReply, PageVersion
 from greencrawl.broker.service import pages as reading
-from greencrawl.cli import choose, options, reach
+from greencrawl.cli import choose, connecting, options
 from greencrawl.cli.crawlfile import with_scheme
 from greencrawl.cli.reading.source import AtBroker, InStore, one, source
 from greencrawl.cli.reading.stored import main_text
@@ -69,7 +69,7 @@ Ask = Callable[[int, str], PagesReply]
 )
 @click.option("--after", metavar="CURSOR", default="", help="Continue after an earlier list.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@reach.data_option
+@connecting.data_option
 def pages(
     crawl: str | None,
     host: str,
@@ -93,7 +93,7 @@ def pages(
     terminal = sys.stdout.isatty()
     most = limit or (IN_TERMINAL if terminal and not as_json else None)
     write = _json_line if as_json else _columns() if terminal else _tabs
-    with _listing(reach.load(data), crawl, wanted) as ask:
+    with _listing(connecting.load(data), crawl, wanted) as ask:
         following, count = _list(ask, after, most, write)
     if following:
         click.echo(f"there may be more: add --after {following}", err=True)
@@ -133,7 +133,7 @@ def _list(
 
 @contextmanager
 def _listing(settings: Settings, crawl: str | None, wanted: Wanted) -> Iterator[Ask]:
-    broker = reach.answering(settings)
+    broker = connecting.answering(settings)
     if broker is not None:
         name, chosen = choose.one(broker.crawls(), crawl).name, wanted.pages
         low, high = chosen.status
@@ -152,7 +152,7 @@ def _listing(settings: Settings, crawl: str | None, wanted: Wanted) -> Iterator[
 
         yield ask
         return
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         yield _in_store(store, choose.one(store.crawls(), crawl), wanted)
 
 
@@ -248,7 +248,7 @@ def _cells(text: str, width: int) -> str:
     metavar="FILE",
     help="Write text or body there.  [default: standard output]",
 )
-@reach.data_option
+@connecting.data_option
 def page(
     page: str, crawl: str | None, what: str | None, output: Path | None, data: str | None
 ) -> None:

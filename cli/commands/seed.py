@@ -10,7 +10,7 @@ from itertools import islice
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.crawlfile import with_scheme
 from greencrawl.cli.ui import advice
 from greencrawl.schema.errors import Refused
@@ -30,7 +30,7 @@ FULL_SECONDS = 5.0
 @click.option(
     "--if-changed", is_flag=True, help="The same, but read pages again only if they have changed."
 )
-@reach.data_option
+@connecting.data_option
 def seed(
     crawl: str, urls: tuple[str, ...], force: bool, if_changed: bool, data: str | None
 ) -> None:
@@ -42,7 +42,7 @@ def seed(
     they are kept, and queued when it is back. Repeating the command changes nothing, unless an
     option queues known URLs again.
     """
-    broker = reach.required(reach.load(data))
+    broker = connecting.required(connecting.load(data))
     known = _crawl(broker, crawl)
     counts = {"added": 0, "again": 0, "duplicate": 0, "rejected": 0, "pending": 0}
     for batch in _batches(map(with_scheme, _given(urls))):

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
@@ -49,7 +49,7 @@ OF_REDIS = ("waiting", "leased", "later")
 @click.argument("crawl", required=False)
 @click.option("--watch", is_flag=True, help="Refresh every second until all is done or Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counters as JSON.")
-@reach.data_option
+@connecting.data_option
 def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> None:
     """Show the state of crawls.
 
@@ -57,11 +57,11 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     asked. If none answers, the numbers are those of the store in the data folder; how many URLs
     wait is not known then.
     """
-    settings = reach.load(data)
-    broker = reach.required(settings) if watch else reach.answering(settings)
+    settings = connecting.load(data)
+    broker = connecting.required(settings) if watch else connecting.answering(settings)
     idle = False
     if broker is None:
-        idle = reach.nothing_runs(settings)
+        idle = connecting.nothing_runs(settings)
         stats = _offline(settings, crawl)
         note = "no broker is running: the store gives the counts, but not those of waiting URLs (?)"
         click.echo(note, err=True)
@@ -172,7 +172,7 @@ def _watch(broker: BrokerClient, crawl: str | None) -> None:
 
 
 def _offline(settings: Settings, crawl: str | None) -> Stats:
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         crawls: Sequence[Crawl] = store.crawls()
         chosen = [choose.one(crawls, crawl)] if crawl else crawls
         return Stats(tuple(_of_store(store, one) for one in chosen))

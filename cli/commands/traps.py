@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.records import EVERY_SHAPE, Crawl, ParkedShape
@@ -22,7 +22,7 @@ SHAPES = 1000
     "--release", "shape", metavar="SHAPE", help="Queue the URLs that are parked by this shape."
 )
 @click.option("--all", "everything", is_flag=True, help="Queue all parked URLs.")
-@reach.data_option
+@connecting.data_option
 def traps(crawl: str | None, shape: str | None, everything: bool, data: str | None) -> None:
     """List URLs that were parked as traps, by their shape.
 
@@ -34,8 +34,8 @@ def traps(crawl: str | None, shape: str | None, everything: bool, data: str | No
     """
     if shape is not None and (everything or not shape):
         raise click.UsageError("--release SHAPE releases one shape, --all releases all")
-    settings = reach.load(data)
-    broker = reach.answering(settings)
+    settings = connecting.load(data)
+    broker = connecting.answering(settings)
     if shape is not None or everything:
         wanted = None if everything or shape == EVERY_SHAPE else shape
         count = _at(broker, crawl, wanted) if broker else _in_store(settings, crawl, wanted)
@@ -65,7 +65,7 @@ def _listed(broker: BrokerClient, crawl: str | None) -> tuple[Crawl, tuple[Parke
 
 
 def _stored(settings: Settings, crawl: str | None) -> tuple[Crawl, tuple[ParkedShape, ...]]:
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         chosen = choose.one(store.crawls(), crawl)
         return chosen, tuple(store.parked_shapes(chosen.id, SHAPES))
 
@@ -77,7 +77,7 @@ def _at(broker: BrokerClient, crawl: str | None, shape: str | None) -> int:
 
 def _in_store(settings: Settings, crawl: str | None, shape: str | None) -> int:
     """Log the URLs as seeds: the next broker over this store queues them."""
-    with reach.store(settings, upgrade=True) as store:
+    with connecting.store(settings, upgrade=True) as store:
         chosen, count = choose.one(store.crawls(), crawl), 0
         store.add_released(chosen.id, [shape or EVERY_SHAPE])
         while batch := store.release_parked(chosen.id, shape):

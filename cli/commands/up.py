@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.local import permits
 from greencrawl.cli.local.data_folder import REDIS_SERVER_LOCK, await_broker, held
 from greencrawl.cli.local.processes import Processes, environment
@@ -19,7 +19,7 @@ LOOK_SECONDS = 1.0
 
 
 @click.command()
-@reach.data_option
+@connecting.data_option
 @click.option(
     "--processes",
     type=click.IntRange(0),
@@ -33,8 +33,8 @@ def up(data: str | None, processes: int | None) -> None:
     GREENCRAWL_BROKER set, in the Monitor, or by curl; watch them with `greencrawl status`.
     The logs of the processes go to standard error.
     """
-    settings = reach.load(data, processes=None if processes is None else str(processes))
-    address = reach.own_address(settings)
+    settings = connecting.load(data, processes=None if processes is None else str(processes))
+    address = connecting.own_address(settings)
     environ = environment(
         {**os.environ, **permits.of_file(settings)},
         data=str(settings.data),
@@ -53,8 +53,8 @@ def up(data: str | None, processes: int | None) -> None:
 
 
 def _serve(pair: Processes, settings: Settings, address: str, stop: Stop) -> None:
-    broker = reach.client(settings, address)
-    ready, asked = partial(reach.is_ready, broker), stop.asked
+    broker = connecting.client(settings, address)
+    ready, asked = partial(connecting.is_ready, broker), stop.asked
     pair.start(lambda: bool(stop.within(ready)), asked)
     if not asked.is_set():
         click.echo(f"broker at {address}, data in {settings.data}; Ctrl-C stops", err=True)

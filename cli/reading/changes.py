@@ -8,7 +8,7 @@ import click
 
 from greencrawl.broker.api.messages import Change
 from greencrawl.broker.service import changes as looking
-from greencrawl.cli import choose, options, reach
+from greencrawl.cli import choose, connecting, options
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.settings import Settings
 from greencrawl.schema.wire import to_json
@@ -21,7 +21,7 @@ A_REQUEST = 500
 @click.argument("crawl", required=False)
 @options.since
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@reach.data_option
+@connecting.data_option
 def changes(crawl: str | None, since: int, as_json: bool, data: str | None) -> None:
     """List pages of a crawl that are new, changed or gone, all or --since a moment.
 
@@ -29,7 +29,7 @@ def changes(crawl: str | None, since: int, as_json: bool, data: str | None) -> N
     for again and is no longer there. This is read from the histories of pages, as far back as they
     are kept (GREENCRAWL_VERSION_DAYS). CRAWL may be left out when there is only one.
     """
-    for change in _found(reach.load(data), crawl, since):
+    for change in _found(connecting.load(data), crawl, since):
         if as_json:
             click.echo(to_json(change).decode())
             continue
@@ -38,7 +38,7 @@ def changes(crawl: str | None, since: int, as_json: bool, data: str | None) -> N
 
 
 def _found(settings: Settings, crawl: str | None, since: int) -> Iterator[Change]:
-    broker, after = reach.answering(settings), ""
+    broker, after = connecting.answering(settings), ""
     if broker is not None:
         name = choose.one(broker.crawls(), crawl).name
         moment_of = iso8601(since) or "1970-01-01"
@@ -48,7 +48,7 @@ def _found(settings: Settings, crawl: str | None, since: int) -> Iterator[Change
             after = reply.next
             if not after:
                 return
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         number = choose.one(store.crawls(), crawl).id
         while True:
             reply = looking.look(store, number, since, A_REQUEST, after)

@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.clock import epoch_ms
@@ -48,7 +48,7 @@ Line = tuple[str, int, int]
 )
 @click.option("-f", "--follow", is_flag=True, help="Also show new lines, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@reach.data_option
+@connecting.data_option
 def logs(
     node: str,
     level: Level,
@@ -65,7 +65,7 @@ def logs(
     The exit code is 1 if a logger did not answer: standard error names it.
     """
     _check(since)
-    broker = reach.living(reach.load(data))
+    broker = connecting.living(connecting.load(data))
     query = LogsQuery(
         node=node, level=level, crawl=crawl, url=url, since=since or "36500d", limit=A_REQUEST
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from greencrawl.broker.api.messages import PageReply
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.service import pages as reading
-from greencrawl.cli import choose, reach
+from greencrawl.cli import choose, connecting
 from greencrawl.cli.commands.explain import in_store
 from greencrawl.cli.crawlfile import with_scheme
 from greencrawl.schema.errors import GreencrawlError, Refused
@@ -18,12 +18,12 @@ from greencrawl.store.base import Store
 @contextmanager
 def source(data: str | None) -> Iterator[AtBroker | InStore]:
     """Return the source of pages: the running broker, or the store if none answers."""
-    settings = reach.load(data)
-    broker = reach.answering(settings)
+    settings = connecting.load(data)
+    broker = connecting.answering(settings)
     if broker is not None:
         yield AtBroker(broker)
         return
-    with reach.store(settings) as store:
+    with connecting.store(settings) as store:
         yield InStore(store)
 
 

@@ -7,7 +7,7 @@ import difflib
 import click
 
 from greencrawl.broker.api.messages import PageReply, PageVersion
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.commands.pages import version_line
 from greencrawl.cli.reading.source import AtBroker, InStore, one, source
 from greencrawl.cli.ui.display import moment, printable
@@ -19,7 +19,7 @@ from greencrawl.worker.extract.main.library import extract
 @click.command()
 @click.argument("page", metavar="ID|URL")
 @click.option("--crawl", metavar="NAME", help="The crawl, if several have the URL.")
-@reach.data_option
+@connecting.data_option
 def versions(page: str, crawl: str | None, data: str | None) -> None:
     """List the fetches of a stored page, the latest first, and whether it had changed."""
     with source(data) as where:
@@ -40,7 +40,7 @@ def versions(page: str, crawl: str | None, data: str | None) -> None:
     help=f"The version of that moment: {SINCE}.  [default: the one before the last change]",
 )
 @click.option("--crawl", metavar="NAME", help="The crawl, if several have the URL.")
-@reach.data_option
+@connecting.data_option
 def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
     """Show what has changed in the main text of a page, as a unified diff.
 

@@ -187,17 +187,17 @@ def rest_text(stats: Stats) -> str:
 
 def workers_text(stats: Stats) -> str:
     """Return a line if URLs wait and no worker is there, or if hosts share an id; else ""."""
-    notes = []
+    warnings = []
     open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
     if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):
-        notes.append("no worker is running: the waiting URLs are not fetched")
+        warnings.append("no worker is running: the waiting URLs are not fetched")
     ids = sorted({printable(name.rpartition("-")[0] or name) for name in stats.claimed_twice})
     if ids:
-        notes.append(
+        warnings.append(
             f"worker id claimed twice: {', '.join(ids)}; give each worker a"
             " GREENCRAWL_WORKER_ID of its own"
         )
-    return "; ".join(notes)
+    return "; ".join(warnings)
 
 
 def line(stats: CrawlStats, rate: float, seconds: float) -> str:

@@ -166,7 +166,7 @@ def follow(
         if created is not None and (created.state == "paused" or created.reason == STOPPED):
             ask(lambda: broker.resume(name))
         if created is not None:
-            ask(lambda: _lift(broker, wanted))
+            ask(lambda: _unblock(broker, wanted))
         for one in (created and ask(lambda: broker.rounds(name))) or ():
             if not one.ended_ms:
                 display.note(round_text(one))
@@ -203,7 +203,7 @@ def follow(
     return end
 
 
-def _lift(broker: BrokerClient, wanted: CreateCrawl) -> None:
+def _unblock(broker: BrokerClient, wanted: CreateCrawl) -> None:
     """Free the seeds' hosts from the block of a refused login, since a person tries again.
 
     The login is tried again only if the secrets have changed; otherwise the workers know that it

@@ -27,7 +27,7 @@ Spill = Callable[[int, list[str]], int]
 """Takes lines, with the number of the first one; returns how many it could not keep."""
 
 
-def _nowhere(_first: int, lines: list[str]) -> int:
+def _no_spill(_first: int, lines: list[str]) -> int:
     return len(lines)
 
 
@@ -38,7 +38,7 @@ class Ring:
     """
 
     def __init__(self, most_bytes: int = RING_BYTES) -> None:
-        self.spill: Spill = _nowhere
+        self.spill: Spill = _no_spill
         self.dropped = 0
         """Lines that were lost."""
         self.bytes = 0
@@ -122,7 +122,7 @@ def shortened(line: str) -> str:
     try:
         said: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError):
-        return json.dumps({"event": "line_unreadable", "text": line[:_MOST_TEXT]})
+        return json.dumps({"event": "line_not_read", "text": line[:_MOST_TEXT]})
     cut = {name: _cut(value) for name, value in said.items()}
     text = json.dumps({**cut, "shortened_from": len(line)})
     if len(text) <= MOST_LINE_BYTES:

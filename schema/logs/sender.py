@@ -23,8 +23,8 @@ from gevent.event import Event
 
 from greencrawl.schema import log as logs
 from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.logs.choosing import ranked
-from greencrawl.schema.logs.known import Known
+from greencrawl.schema.logs.known_loggers import Known
+from greencrawl.schema.logs.logger_choice import ranked
 from greencrawl.schema.logs.records import POST_BYTES, PostReply
 from greencrawl.schema.logs.ring import RING_BYTES, Ring
 from greencrawl.schema.logs.spool import SPOOL_BYTES, Batch, Spool
@@ -101,7 +101,7 @@ class Sender:
         self._trouble = ""
         self._stopping = Event()
         self._there = Event()
-        self._running: gevent.Greenlet[..., Any] | None = None
+        self._greenlet: gevent.Greenlet[..., Any] | None = None
         logs.attach(self.ring.append)
 
     # -- the process's own identity
@@ -112,7 +112,7 @@ class Sender:
         self._spool = Spool(self._base, member, incarnation, self._spool_bytes)
         if self._known.loggers:
             self._come(self._spool)
-        self._running = gevent.spawn(self._run)
+        self._greenlet = gevent.spawn(self._run)
 
     def tell(self, loggers: Iterable[str]) -> None:
         """Set the loggers that a broker names now."""
@@ -136,9 +136,9 @@ class Sender:
     def stop(self) -> None:
         """Send the rest, or leave it in the spool for the next process."""
         self._stopping.set()
-        if self._running is not None:
-            self._running.join(LAST_SECONDS)
-            self._running.kill()
+        if self._greenlet is not None:
+            self._greenlet.join(LAST_SECONDS)
+            self._greenlet.kill()
         if self._there.is_set() and self._spool is not None:
             self._last_words()
             self._spool.close()
@@ -187,7 +187,7 @@ class Sender:
             if self._logger in rested and self._sent >= self.ring.first:
                 self._post(self._logger, self._sent + 1, [], flush=True)
             if not chosen and not self._nobody:
-                log.warning("no_logger_answers", loggers=list(self._known.loggers))
+                log.warning("logger_not_reached", loggers=list(self._known.loggers))
                 self._nobody = True
             self._logger = chosen
             self._sent = 0
@@ -327,7 +327,7 @@ class Sender:
     def _say_taken(self, logger: str) -> None:
         """Log each change once: a repeated failure is not worth a line each time."""
         if logger == self._logger and (logger != self._takes or self._nobody):
-            log.info("logs_go_to", logger=logger)
+            log.info("logger_chosen", logger=logger)
             self._takes, self._nobody = logger, False
 
     def _say_dropped(self) -> None:

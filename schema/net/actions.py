@@ -64,7 +64,7 @@ _OWN = words_of(
     """
 )
 """Things that a logged-in user has only one of: deleting them takes no number."""
-_ALONE = words_of(
+_NO_OBJECT = words_of(
     """
     checkout addtocart addtobasket placeorder unsubscribe unfollow deactivate revoke optout
     closeaccount deleteaccount addtowishlist proceedtocheckout leavegroup markallread
@@ -326,13 +326,13 @@ def _does(
         return False
     if any(action.kind != "buy" or re.search(r"\d", value) for value in said):
         return True
-    known = key_of(action.word) in _ALONE
-    near = at + 2 >= len(segments)
+    known = key_of(action.word) in _NO_OBJECT
+    near_end = at + 2 >= len(segments)
     if after in _NUMBERS and at + 3 <= len(segments):  # /delete/id/3, as frameworks write it
         after, at = segments[at + 2], at + 1
     if _is_identity(after) and at + 3 >= len(segments) and (action.kind != "buy" or known):
         return True
-    if near and before and _IDENTITY(before):
+    if near_end and before and _IDENTITY(before):
         return not _is_date(segments[:at]) and (action.kind == "delete" or not _YEAR(before))
     if before in CONTENT:
         return False

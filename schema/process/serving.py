@@ -35,5 +35,5 @@ def serve(program: str, arguments: list[str], run: Callable[[Settings], None]) -
 def told(program: str, settings: Settings) -> None:
     """Log the settings that differ from the defaults, when the part that keeps our logs is
     ready."""
-    log.logger(program).info("settings", **changed(settings))
+    log.logger(program).info("settings_loaded", **changed(settings))
     garbage.started()

@@ -189,7 +189,7 @@ class Warc:
         return records.member(record) if self._compress else b"".join(record.parts)
 
 
-class Wishes(NamedTuple):
+class BodyOptions(NamedTuple):
     """A person's choices beside the format: whether to add bodies, and whether to keep cells
     unchanged."""
 
@@ -206,9 +206,9 @@ class Choice(NamedTuple):
     """For the help of ``--format``."""
     ending: str
     """The usual ending of its files, without the first dot."""
-    make: Callable[[Crawl, str, Wishes], Format]
-    """Makes the format from the crawl, the file's name ("" without one), and the wishes."""
-    items: Callable[[Sequence[str], Wishes], Format] | None = None
+    make: Callable[[Crawl, str, BodyOptions], Format]
+    """Makes the format from the crawl, the file's name ("" without one), and the options."""
+    items: Callable[[Sequence[str], BodyOptions], Format] | None = None
     """Makes the format for the records of a hook, from their columns; None if there is none."""
     is_table: bool = False
     """Whether records of a hook need their columns beforehand."""
@@ -222,15 +222,15 @@ FORMATS: Mapping[str, Choice] = MappingProxyType(
             label="JSON Lines",
             meaning="one JSON object a line",
             ending="jsonl",
-            make=lambda _, __, wishes: Jsonl(bodies=wishes.bodies),
+            make=lambda _, __, options: Jsonl(bodies=options.bodies),
             items=lambda _, __: ItemsJsonl(),
         ),
         "csv": Choice(
             label="CSV",
             meaning="a table",
             ending="csv",
-            make=lambda _, __, wishes: Csv(bodies=wishes.bodies, raw=wishes.raw),
-            items=lambda columns, wishes: ItemsCsv(columns, raw=wishes.raw),
+            make=lambda _, __, options: Csv(bodies=options.bodies, raw=options.raw),
+            items=lambda columns, options: ItemsCsv(columns, raw=options.raw),
             is_table=True,
         ),
         "warc": Choice(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from greencrawl.schema import crash_points
 from greencrawl.schema.records import Check, Final, Stamp
-from greencrawl.store import planned
+from greencrawl.store import recrawl_calendar
 from greencrawl.store import rows as common
 from greencrawl.store.bodies import Place
 from greencrawl.store.mysql import page_limit, rows
@@ -32,7 +32,7 @@ from greencrawl.store.mysql.tables import (
     replay_log,
 )
 from greencrawl.store.mysql.tables.bodies import Body
-from greencrawl.store.mysql.transaction import CommitAttempt, Key, by_crawl, replacing
+from greencrawl.store.mysql.transaction import Key, Transaction, by_crawl, replacing
 from greencrawl.store.rows import Codec
 from greencrawl.store.tables import plans
 from greencrawl.store.tables.crawls import reopen_finished
@@ -59,7 +59,7 @@ class Write:
     def run(self, db: Db, work: Prepared) -> Stamp:
         """Write ``work`` except records of deleted crawls. Raises Unstorable, MySQLError."""
         begun = replay_log.begin(db, _crawls(work))
-        running = CommitAttempt(
+        transaction = Transaction(
             db, self._codec, begun.stamp, begun.most_bytes, begun.connection,
             careful=self._tried,
         )  # fmt: skip
@@ -72,7 +72,7 @@ class Write:
         counts = page_limit.lock(db, {key[0] for key in arrived} & begun.limits.keys())
         checks = [one for one in work.checks if one.crawl in begun.alive]
         settled = sorted({*arrived, *_named(finals, checks)})
-        known = pages.lock(running, settled)
+        known = pages.lock(transaction, settled)
         refused = page_limit.surplus(db, begun.limits, counts, arrived, known)
         if freed := parked.let_go(db, finals):
             finals = [one for one in finals if (one.crawl, one.fingerprint) not in freed]
@@ -83,11 +83,11 @@ class Write:
         every = [page for some in arrived.values() for page in some]
         reopened = begun.finished & {page.crawl for page in every if page.links}
         reopen_finished(db, sorted(reopened))
-        bodies.write(running, every, self._known, self._places)
-        current = pages.write(running, arrived, known)
-        pages.check(running, checks, known, current)
-        _write_finals(running, finals, settled, current)
-        _write_attempts(running, work, begun.alive)
+        bodies.write(transaction, every, self._known, self._places)
+        current = pages.write(transaction, arrived, known)
+        pages.check(transaction, checks, known, current)
+        _write_finals(transaction, finals, settled, current)
+        _write_attempts(transaction, work, begun.alive)
         runs = [
             run for run in work.hooks
             if run.crawl in begun.alive and (run.crawl, run.fingerprint) not in refused
@@ -97,7 +97,7 @@ class Write:
         retired = _plan(db, work, begun.recurring, refused)
         if failed is not None:
             failed.write(db, begun.most_bytes)
-        running.sums.write(db, begun.connection, begun.most_bytes)
+        transaction.sums.write(db, begun.connection, begun.most_bytes)
         owe(db, work.owes, begun.stamp.clock)
         crash_points.point("store.before_commit")
         if refused or retired:
@@ -108,7 +108,7 @@ class Write:
 def _plan(db: Db, work: Prepared, crawls: Set[int], refused: Set[Key]) -> frozenset[Key]:
     """Update the calendars with what was found; return what is retired."""
     known = plans.plans(db, sorted(crawls))
-    found = planned.observed(work.work, known) if known else []
+    found = recrawl_calendar.observed(work.work, known) if known else []
     found = [one for one in found if (one.crawl, one.fingerprint) not in refused]
     return calendar.settle(db, found, known).retired if found else frozenset()
 
@@ -126,7 +126,7 @@ def _crawls(work: Prepared) -> list[int]:
 
 
 def _write_finals(
-    running: CommitAttempt,
+    transaction: Transaction,
     finals: Sequence[Final],
     settled: Sequence[Key],
     current: Mapping[Key, int],
@@ -135,7 +135,7 @@ def _write_finals(
 
     Any page, and any other final state, replaces a parked one: see ``Store.commit``.
     """
-    known = _outlived(running, _known_finals(running, settled), current)
+    known = _outlived(transaction, _known_finals(transaction, settled), current)
     chosen: dict[Key, Final] = {}
     for one in finals:
         key = (one.crawl, one.fingerprint)
@@ -154,17 +154,19 @@ def _write_finals(
         found = []
         for key in some:
             state, _, stamp = known.get(key, ("", 0, 0))
-            running.sums.final(key[0], 1, chosen[key].state)
+            transaction.sums.final(key[0], 1, chosen[key].state)
             if there:
-                running.sums.final(key[0], -1, state)
-            found.append(rows.final_row(chosen[key], max(running.now.clock, stamp)))
+                transaction.sums.final(key[0], -1, state)
+            found.append(rows.final_row(chosen[key], max(transaction.now.clock, stamp)))
         tail = replacing(rows.FINALS, 2) if there else ""
-        running.insert("finals", rows.FINALS, found, [row[9] for row in found], tail)
-    _look_again(running, sorted(key for key in chosen if key not in known and key not in current))
+        transaction.insert("finals", rows.FINALS, found, [row[9] for row in found], tail)
+    _check_for_newer_pages(
+        transaction, sorted(key for key in chosen if key not in known and key not in current)
+    )
 
 
 def _known_finals(
-    running: CommitAttempt, settled: Sequence[Key]
+    transaction: Transaction, settled: Sequence[Key]
 ) -> dict[Key, tuple[str, int, int]]:
     """Return (state, at_ms, stamp) of the existing final states, locked."""
     sql = "SELECT fingerprint, state, at_ms, stamp FROM finals WHERE"
@@ -172,13 +174,13 @@ def _known_finals(
         (crawl, number): (state.decode(), at_ms, stamp)
         for crawl, some in by_crawl(settled)
         for number, state, at_ms, stamp in keys(
-            running.db, sql, crawl, some, "ORDER BY fingerprint FOR UPDATE"
+            transaction.db, sql, crawl, some, "ORDER BY fingerprint FOR UPDATE"
         )
     }
 
 
 def _outlived(
-    running: CommitAttempt, known: dict[Key, tuple[str, int, int]], current: Mapping[Key, int]
+    transaction: Transaction, known: dict[Key, tuple[str, int, int]], current: Mapping[Key, int]
 ) -> dict[Key, tuple[str, int, int]]:
     """Delete those that a page replaces; return the others."""
     over = sorted(
@@ -188,25 +190,25 @@ def _outlived(
     for crawl, some in by_crawl(over):
         for part in chunks(some):
             sql = b"DELETE FROM finals WHERE crawl = %d AND fingerprint IN (%b)"
-            raw(running.db, sql % (crawl, numbers(part)))
+            raw(transaction.db, sql % (crawl, numbers(part)))
     for key in over:
-        running.sums.final(key[0], -1, known.pop(key)[0])
+        transaction.sums.final(key[0], -1, known.pop(key)[0])
     return known
 
 
-def _look_again(running: CommitAttempt, alone: Iterable[Key]) -> None:
+def _check_for_newer_pages(transaction: Transaction, finals: Iterable[Key]) -> None:
     """Check for a page of the same URL that was committed since the first look.
 
     Its transaction did not see the final state, nor this transaction the page: the later one begins
     again.
     """
-    for crawl, some in by_crawl(list(alone)):
+    for crawl, some in by_crawl(list(finals)):
         sql = "SELECT 1 FROM pages WHERE"
-        if keys(running.db, sql, crawl, some, "LIMIT 1 LOCK IN SHARE MODE"):
+        if keys(transaction.db, sql, crawl, some, "LIMIT 1 LOCK IN SHARE MODE"):
             raise pymysql.err.OperationalError(1213, "a page came before its final state")
 
 
-def _write_attempts(running: CommitAttempt, work: Prepared, alive: Set[int]) -> None:
+def _write_attempts(transaction: Transaction, work: Prepared, alive: Set[int]) -> None:
     """Write new attempts, each once, and count them."""
     found = {
         row[:3]: (row, host)
@@ -215,16 +217,16 @@ def _write_attempts(running: CommitAttempt, work: Prepared, alive: Set[int]) -> 
     }
     if not found:
         return
-    if running.careful:
+    if transaction.careful:
         times = [key[2] for key in found]
         # this tells the server the partitions
         between = f"at_ms BETWEEN {min(times)} AND {max(times)}"
         sql = f"SELECT fingerprint, at_ms FROM attempts WHERE {between} AND"
         for crawl, some in by_crawl(sorted({key[:2] for key in found})):
-            for number, at_ms in keys(running.db, sql, crawl, some):
+            for number, at_ms in keys(transaction.db, sql, crawl, some):
                 found.pop((crawl, number, at_ms), None)
     new = [found[key] for key in sorted(found)]
     new_rows = [row for row, _ in new]
-    running.insert("attempts", rows.ATTEMPTS, new_rows, [row[8] for row in new_rows])
+    transaction.insert("attempts", rows.ATTEMPTS, new_rows, [row[8] for row in new_rows])
     for row, host in new:
-        running.sums.attempt(row[0], host, row[3], row[6])
+        transaction.sums.attempt(row[0], host, row[3], row[6])

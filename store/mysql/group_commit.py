@@ -17,7 +17,7 @@ from greencrawl.store.mysql.connection import Db
 
 T = TypeVar("T")
 
-TOGETHER = 256
+BATCH = 256
 """A transaction has at most this many writes."""
 
 
@@ -63,7 +63,7 @@ class Grouped:
         # meanwhile.
         gevent.sleep(0)
         group: list[_Write] = []
-        while self._queue and len(group) < TOGETHER:
+        while self._queue and len(group) < BATCH:
             one = self._queue.popleft()
             if not one.dropped:
                 group.append(one)

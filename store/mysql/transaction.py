@@ -75,7 +75,7 @@ class Sums:
 
 
 @dataclass
-class CommitAttempt:
+class Transaction:
     """One try of a commit."""
 
     db: Db

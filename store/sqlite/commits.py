@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from greencrawl.schema import crash_points
 from greencrawl.schema.errors import DutyLost, GreencrawlError
 from greencrawl.schema.records import Attempt, Check, Commit, Duty, Final, Stamp, StoredPage
-from greencrawl.store import planned, rows
+from greencrawl.store import recrawl_calendar, rows
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import Unstorable
 from greencrawl.store.rows import Codec, Prepared, Row
@@ -43,7 +43,7 @@ from greencrawl.store.tables import plans
 from greencrawl.store.tables.crawls import reopen_finished
 from greencrawl.store.tables.nodes import clock, owe
 
-TOGETHER = 512
+BATCH = 512
 """A transaction has at most this many records, unless a single commit has more."""
 
 _NEWER_PAGE = ", ".join(
@@ -175,11 +175,15 @@ def _plan(
     refused: Collection[tuple[int, int]],
 ) -> frozenset[tuple[int, int]]:
     """Update the calendars with the found states; return the retired URLs."""
-    crawls_ = set[int]().union(*(planned.named(one.work) for one in works)) & alive.keys()
+    crawls_ = set[int]().union(*(recrawl_calendar.named(one.work) for one in works)) & alive.keys()
     if not crawls_:
         return frozenset()
     known = plans.plans(connection, sorted(crawls_))
-    found = [seen for one in works for seen in planned.observed(one.work, known)] if known else []
+    found = (
+        [seen for one in works for seen in recrawl_calendar.observed(one.work, known)]
+        if known
+        else []
+    )
     found = [seen for seen in found if (seen.crawl, seen.fingerprint) not in refused]
     return calendar.settle(connection, found, known).retired if found else frozenset()
 
@@ -223,7 +227,7 @@ def _check(connection: sqlite3.Connection, checks: Sequence[Check], stamp: int) 
 
 
 def _old_row(row: Row) -> Row:
-    """Return the row as programs before :data:`contents.APART` read it: with a number for a
+    """Return the row as programs before :data:`contents.OWN_BODIES` read it: with a number for a
     digest."""
     digest = rows.decimal_digest(row[contents.CONTENT])
     return (*row[: contents.CONTENT], digest, *row[contents.CONTENT + 1 :])
@@ -283,16 +287,16 @@ class Committer:
     def _write_queued(self, connection: sqlite3.Connection) -> None:
         group: list[_Waiting] = []
         size = 0
-        while self._queue and (not group or size + self._queue[0].size <= TOGETHER):
+        while self._queue and (not group or size + self._queue[0].size <= BATCH):
             if group and (group[0].duty or self._queue[0].duty):
                 break
             waiting = self._queue.popleft()
             size += waiting.size
             group.append(waiting)
         layout = contents.layout(connection)
-        apart = layout >= contents.APART
+        apart = layout >= contents.OWN_BODIES
         in_rows = self._bodies is None or not apart
-        together = layout >= contents.TOGETHER
+        together = layout >= contents.SHARED_FRAME
         for waiting in group:
             try:
                 waiting.rows = rows.prepare(

@@ -15,7 +15,7 @@ from greencrawl.store.sqlite.connection import SqliteThread, transaction, transl
 
 T = TypeVar("T")
 
-TOGETHER = 256
+BATCH = 256
 """A transaction has at most this many writes."""
 
 
@@ -60,7 +60,7 @@ class Grouped:
 
     def _write(self, connection: sqlite3.Connection) -> None:
         group: list[_Write] = []
-        while self._queue and len(group) < TOGETHER:
+        while self._queue and len(group) < BATCH:
             one = self._queue.popleft()
             if not one.dropped:
                 group.append(one)

@@ -63,17 +63,17 @@ def _finish_exclusively(path: Path) -> None:
 
     A connection in WAL mode holds a shared lock as long as it is open.
     """
-    alone = sqlite3.connect(path, timeout=0, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
-        alone.execute("PRAGMA locking_mode = EXCLUSIVE")
-        alone.execute("BEGIN EXCLUSIVE")
-        alone.execute("COMMIT")  # the lock stays until the connection is closed
-        migrate(alone, post=True)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")  # the lock stays until the connection is closed
+        migrate(connection, post=True)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise
     finally:
-        alone.close()
+        connection.close()
 
 
 def migrate(

@@ -245,8 +245,8 @@ class SqliteStore(SqlStore):
     def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
         """See :class:`greencrawl.store.base.Store`."""
         latest: dict[int, int] = {}
-        for start in range(0, len(fingerprints), replay_log.TOGETHER):
-            some = fingerprints[start : start + replay_log.TOGETHER]
+        for start in range(0, len(fingerprints), replay_log.BATCH):
+            some = fingerprints[start : start + replay_log.BATCH]
             ask = partial(replay_log.stamps, crawl=crawl, fingerprints=some)
             for number, stamp in self._scans.run(ask):
                 latest[number] = max(stamp, latest.get(number, stamp))
@@ -419,7 +419,7 @@ class SqliteStore(SqlStore):
         if newest:
             first = first - 2 if after else LAST
         run = self._scans.run
-        indexed = bool(wanted.host) and run(contents.layout) >= contents.APART
+        indexed = bool(wanted.host) and run(contents.layout) >= contents.OWN_BODIES
         steps = lists.pages(
             run, crawl, wanted, detail, first, window, indexed=indexed, newest=newest
         )

@@ -27,8 +27,8 @@ from greencrawl.store import rows
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.tables import nodes, parked, plans
 from greencrawl.store.tables.sql import (
-    ALONE,
-    SHARED,
+    FOR_UPDATE,
+    SHARE_LOCK,
     Db,
     add,
     change,
@@ -88,7 +88,7 @@ def put(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: 
     """Create or update a crawl; see ``Store.put_crawl``. A new one is active."""
     text = kept_options(options).decode()
     try:
-        known = get(db, name, ALONE)
+        known = get(db, name, FOR_UPDATE)
     except UnknownCrawl:
         key, given = rows.clean(name), wire.to_json(_united((), roots)).decode()
         columns, values = "name", [key, now_ms, now_ms, text, given]
@@ -125,7 +125,7 @@ def _write(db: Db, crawl: int, columns: str, *values: str) -> None:
 
 def add_roots(db: Db, crawl: int, roots: Sequence[str]) -> Crawl:
     """See ``Store.add_roots``."""
-    known = get(db, crawl, ALONE)
+    known = get(db, crawl, FOR_UPDATE)
     united = _united(known.roots, roots)
     if united == known.roots:
         return known
@@ -135,7 +135,7 @@ def add_roots(db: Db, crawl: int, roots: Sequence[str]) -> Crawl:
 
 def add_released(db: Db, crawl: int, shapes: Sequence[str]) -> Crawl:
     """See ``Store.add_released``. It waits for the crawl's commits that are under way."""
-    known = get(db, crawl, ALONE)
+    known = get(db, crawl, FOR_UPDATE)
     united = parked.united(known.released, shapes)
     if united == known.released:
         return known
@@ -147,7 +147,7 @@ def set_state(
     db: Db, crawl: int, state: CrawlState, reason: str, version: int, now_ms: int
 ) -> Crawl:
     """See ``Store.set_state``."""
-    known = get(db, crawl, ALONE)
+    known = get(db, crawl, FOR_UPDATE)
     reason = rows.clean(reason)
     if version not in (0, known.version) or (known.state, known.reason) == (state, reason):
         return known
@@ -183,7 +183,7 @@ def _waits(db: Db, crawl: int, *, seeds_only: bool) -> bool:
 
 def reopen(db: Db, crawl: int, version: int) -> Crawl:
     """See ``Store.reopen``."""
-    known = get(db, crawl, ALONE)
+    known = get(db, crawl, FOR_UPDATE)
     if known.version < version:  # Redis has seen a later version, which this store has lost
         change(db, "UPDATE crawls SET version = ? WHERE id = ?", (version + 1, crawl))
     if known.finished:
@@ -213,7 +213,7 @@ def mark_deleted(db: Db, crawl: int) -> None:
 
 def add_seeds(db: Db, crawl: int, blob: bytes, force: bool) -> int:
     """Log a packed batch; see ``Store.add_seeds``. Raises UnknownCrawl."""
-    known = get(db, crawl, SHARED)
+    known = get(db, crawl, SHARE_LOCK)
     batch = add(
         db,
         "INSERT INTO seed_batches (id, crawl, stamp, pending, forced, urls) "
@@ -260,7 +260,7 @@ def settle_seeds(db: Db, batch: int, least: int, under: Mapping[str, int]) -> bo
     known = nodes.epochs(db)
     if any(known.get(node, 0) > epoch for node, epoch in under.items()):
         return False
-    row = first(db, f"SELECT stamp, pending FROM seed_batches WHERE id = ?{ALONE}", (batch,))
+    row = first(db, f"SELECT stamp, pending FROM seed_batches WHERE id = ?{FOR_UPDATE}", (batch,))
     if row is None:
         return True
     if row[0] < least:
@@ -276,7 +276,7 @@ def restamp_seeds(db: Db, batch: int) -> Stamp:
     now = nodes.clock(db)
     for row in found(db, "SELECT crawl FROM seed_batches WHERE id = ?", (batch,)):
         # Its end must see the batch, or come before.
-        first(db, f"SELECT id FROM crawls WHERE id = ?{SHARED}", row)
+        first(db, f"SELECT id FROM crawls WHERE id = ?{SHARE_LOCK}", row)
     sql = (
         "UPDATE seed_batches SET stamp = CASE WHEN stamp < ? THEN ? ELSE stamp END, pending = 1 "
         "WHERE id = ?"

@@ -6,14 +6,14 @@ from greencrawl.schema import wire
 from greencrawl.schema.records import Facts, Member
 from greencrawl.store.base import MEMBERS
 from greencrawl.store.rows import Row, clean
-from greencrawl.store.tables.sql import ALONE, Db, change, first, found
+from greencrawl.store.tables.sql import FOR_UPDATE, Db, change, first, found
 
 _COLUMNS = "id, node, kind, incarnation, version, address, joined_ms, left_ms, why, facts"
 
 
 def put(db: Db, member: Member) -> bool:
     """See ``Store.put_member``."""
-    known = f"SELECT incarnation, left_ms, joined_ms FROM members WHERE id = ?{ALONE}"
+    known = f"SELECT incarnation, left_ms, joined_ms FROM members WHERE id = ?{FOR_UPDATE}"
     joined_ms = member.joined_ms
     if row := first(db, known, (member.id,)):
         incarnation, left_ms, before_ms = row

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from greencrawl.schema import wire
 from greencrawl.schema.records import Debt, FrontierIdentity, Stamp
-from greencrawl.store.tables.sql import ALONE, SHARED, Db, change, first, found, is_sqlite
+from greencrawl.store.tables.sql import FOR_UPDATE, SHARE_LOCK, Db, change, first, found, is_sqlite
 
 _IDENTITY = "SELECT identity FROM frontier"
 
@@ -36,7 +36,7 @@ def create_frontier(db: Db, identity: FrontierIdentity) -> FrontierIdentity:
 
 def put_layout(db: Db, layout: int) -> FrontierIdentity:
     """See ``Store.put_layout``."""
-    known = frontier(db, ALONE)
+    known = frontier(db, FOR_UPDATE)
     assert known is not None
     changed = replace(known, layout=layout)
     change(db, "UPDATE frontier SET identity = ?", (wire.to_json(changed).decode(),))
@@ -57,14 +57,14 @@ def clock(db: Db) -> Stamp:
 
 def epochs(db: Db) -> dict[str, int]:
     """Node → its epoch, which stays until the transaction ends; none if it was never opened."""
-    rows = found(db, f"SELECT id, epoch FROM nodes{SHARED}")
+    rows = found(db, f"SELECT id, epoch FROM nodes{SHARE_LOCK}")
     return {node: epoch for node, epoch in rows if node}
 
 
 def raise_epoch(db: Db, node: str, known: int, epoch: int) -> bool:
     """See ``Store.raise_epoch``. Waits for the commits under way, which share the row ``''``."""
-    first(db, f"SELECT id FROM nodes WHERE id = ''{ALONE}")
-    row = first(db, f"SELECT epoch FROM nodes WHERE id = ?{ALONE}", (node,))
+    first(db, f"SELECT id FROM nodes WHERE id = ''{FOR_UPDATE}")
+    row = first(db, f"SELECT epoch FROM nodes WHERE id = ?{FOR_UPDATE}", (node,))
     if (row[0] if row else 0) != known:
         return False
     sql = "INSERT INTO nodes (id, epoch) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET"
@@ -94,7 +94,7 @@ def put_addresses(db: Db, addresses: Mapping[str, str]) -> None:
 def owe(db: Db, nodes: Collection[str], since: int) -> None:
     """Note that all that is stamped ``since`` or later may be missing in ``nodes``."""
     for node in sorted(nodes):
-        known = first(db, f"SELECT since, serial FROM debts WHERE node = ?{SHARED}", (node,))
+        known = first(db, f"SELECT since, serial FROM debts WHERE node = ?{SHARE_LOCK}", (node,))
         if known is None or known[0] > since or known[1] % 2:
             change(
                 db,
@@ -113,7 +113,7 @@ def debts(db: Db) -> dict[str, Debt]:
 
 def begin_replay(db: Db, node: str) -> Debt | None:
     """See ``Store.begin_replay``. It waits for the commits under way that add to the debt."""
-    row = first(db, f"SELECT since, serial FROM debts WHERE node = ?{ALONE}", (node,))
+    row = first(db, f"SELECT since, serial FROM debts WHERE node = ?{FOR_UPDATE}", (node,))
     if row is None:
         return None
     debt = Debt(row[0], row[1] + 1 + row[1] % 2)

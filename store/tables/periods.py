@@ -10,7 +10,7 @@ from greencrawl.schema.records import FINISHED, Crawl, CrawlOptions, Period, Rou
 from greencrawl.store.base import COUNT_PAGES, LATE_MS, PERIODS, WHY
 from greencrawl.store.rows import Row
 from greencrawl.store.tables import crawls, plans
-from greencrawl.store.tables.sql import ALONE, Db, change, first, found, is_sqlite
+from greencrawl.store.tables.sql import FOR_UPDATE, Db, change, first, found, is_sqlite
 
 
 def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
@@ -31,7 +31,7 @@ def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
 
 def begin_period(db: Db, crawl: int, blob: bytes, now_ms: int) -> Crawl:
     """See ``Store.begin_period``; ``blob`` is the packed batch."""
-    known = crawls.get(db, crawl, ALONE)
+    known = crawls.get(db, crawl, FOR_UPDATE)
     if not known.wakes(now_ms):
         return known
     last, before_ms = _last_period(db, crawl)
@@ -70,7 +70,7 @@ def put_crawl(
 ) -> Crawl:
     """See ``Store.put_crawl``."""
     try:
-        known = crawls.get(db, name, ALONE)
+        known = crawls.get(db, name, FOR_UPDATE)
     except UnknownCrawl:
         if revision:
             raise
@@ -97,7 +97,7 @@ def put_crawl(
 
 def begin_round(db: Db, crawl: int, why: str, now_ms: int) -> Round:
     """See ``Store.begin_round``."""
-    known = crawls.get(db, crawl, ALONE)
+    known = crawls.get(db, crawl, FOR_UPDATE)
     under_way = _round(db, crawl, "fetch")
     if under_way is None or under_way.ended_ms:
         _begin(db, known, "fetch", why, 0, now_ms)
@@ -177,7 +177,7 @@ def queue_round(
     now_ms: int,
 ) -> bool:
     """See ``Store.queue_round``; ``urls`` are how many, and the packed batch."""
-    if crawls.get(db, crawl, ALONE).state != "active":  # a stop is not undone
+    if crawls.get(db, crawl, FOR_UPDATE).state != "active":  # a stop is not undone
         return False
     count, blob = urls
     moved = change(

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from greencrawl.schema.records import Due
-from greencrawl.store import planned
-from greencrawl.store.planned import Plan
+from greencrawl.store import recrawl_calendar
+from greencrawl.store.recrawl_calendar import Plan
 from greencrawl.store.tables.sql import Db, change, first, found, is_sqlite
 
 WAITING = "FROM calendar INDEXED BY calendar_due WHERE queued = 0 AND crawl = ?"
 
 
 def columns(db: Db) -> str:
-    """``planned.COLUMNS``; MySQL does not accept the name of one of them."""
-    return planned.COLUMNS.replace("partition,", f"{_partition(db)},")
+    """``recrawl_calendar.COLUMNS``; MySQL does not accept the name of one of them."""
+    return recrawl_calendar.COLUMNS.replace("partition,", f"{_partition(db)},")
 
 
 def _partition(db: Db) -> str:
@@ -35,7 +35,7 @@ def plans(db: Db, crawls: Collection[int]) -> dict[int, Plan]:
         f"WHERE id IN ({', '.join('?' * len(crawls))}) AND deleted = 0",
         tuple(crawls),
     )
-    made = {row[0]: planned.plan_of(*row[1:]) for row in rows}
+    made = {row[0]: recrawl_calendar.plan_of(*row[1:]) for row in rows}
     return {crawl: plan for crawl, plan in made.items() if plan.deepest >= 0}
 
 
@@ -44,11 +44,11 @@ def plan_of(db: Db, crawl: int) -> Plan | None:
     return plans(db, [crawl]).get(crawl)
 
 
-def row_of(db: Db, crawl: int, fingerprint: int) -> planned.Row | None:
+def row_of(db: Db, crawl: int, fingerprint: int) -> recrawl_calendar.Row | None:
     """Return a URL's row."""
     sql = f"SELECT {columns(db)} FROM calendar WHERE crawl = ? AND fingerprint = ?"
     row = first(db, sql, (crawl, fingerprint))
-    return planned.Row(*row) if row else None
+    return recrawl_calendar.Row(*row) if row else None
 
 
 def partitions(db: Db, crawl: int, until_s: int) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from greencrawl.schema.records import Purge
 from greencrawl.store.rows import Row, clean
 from greencrawl.store.tables import crawls
-from greencrawl.store.tables.sql import ALONE, Db, add, change, found
+from greencrawl.store.tables.sql import FOR_UPDATE, Db, add, change, found
 
 _READ = (
     "SELECT purges.id, name, purges.crawl, host, asked_ms, total, removed FROM purges "
@@ -36,7 +36,7 @@ def begin(db: Db, crawl: int, host: str, now_ms: int) -> Purge:
 
     Raises UnknownCrawl.
     """
-    crawls.get(db, crawl, ALONE)
+    crawls.get(db, crawl, FOR_UPDATE)
     key = (crawl, clean(host))
     if not found(db, "SELECT 1 FROM purges WHERE crawl = ? AND host = ?", key):
         sql = "INSERT INTO purges (id, crawl, host, asked_ms) VALUES (?, ?, ?, ?)"

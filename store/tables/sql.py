@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from greencrawl.store.mysql.ids import NUMBERS
 from greencrawl.store.rows import Row
 
-ALONE = " /*! FOR UPDATE */"
-SHARED = " /*! LOCK IN SHARE MODE */"
+FOR_UPDATE = " /*! FOR UPDATE */"
+SHARE_LOCK = " /*! LOCK IN SHARE MODE */"
 
 _RULES = (
     (r"%", "%%"),

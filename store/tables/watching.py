@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 from greencrawl.schema.records import Alert, Counted
 from greencrawl.store import rows
 from greencrawl.store.base import MINUTE_MS
-from greencrawl.store.tables.sql import SHARED, Db, change, drop, first, found
+from greencrawl.store.tables.sql import SHARE_LOCK, Db, change, drop, first, found
 
 STEP = 1000
 """Rows that one step of retention deletes; a replica repeats a step as one transaction."""
@@ -25,7 +25,7 @@ _UNTOLD = "began_ms > 0 AND told < 1 + (over_ms > 0)"
 
 def put_samples(db: Db, samples: Sequence[Counted]) -> None:
     """See ``Store.put_samples``. Samples of a deleted crawl are left out."""
-    known = f"SELECT 1 FROM crawls WHERE id = ? AND deleted = 0{SHARED}"
+    known = f"SELECT 1 FROM crawls WHERE id = ? AND deleted = 0{SHARE_LOCK}"
     marks = ", ".join("?" * len(Counted.__struct_fields__))
     for one in sorted(samples, key=lambda one: one.crawl):
         if first(db, known, (one.crawl,)):

@@ -74,7 +74,7 @@ class WarcFiles:
         if self._closed or self._process != os.getpid():
             raise Closed(f"the files in {self.folder} are closed, or were opened elsewhere")
         try:
-            with _brisk:
+            with _short_switch_interval:
                 self._prepare()
                 places = self._append(pages, known)
                 self._flush()
@@ -96,7 +96,7 @@ class WarcFiles:
             met = here.get(key)
             if not page.body and not has_body(page):
                 # Stored before, and committed again without its body: nothing was fetched.
-                places.append(known.get(key) or (met[0] if met else NOWHERE))
+                places.append(known.get(key) or (met[0] if met else NO_PLACE))
                 continue
             origin = None
             if page.body and page.digest:
@@ -125,7 +125,7 @@ class WarcFiles:
                     fields["warc-record-id"], fields["warc-target-uri"], fields["warc-date"]
                 )
             except (BodyAway, Damage, KeyError) as error:
-                log.warning("warc_body_unreferable", file=place.file, reason=str(error))
+                log.warning("warc_body_not_referenced", file=place.file, reason=str(error))
                 return None
             self._remember(key, origin)
         return origin
@@ -215,7 +215,7 @@ class WarcFiles:
                 segment.cut()
         except OSError as second:  # the next start cuts and finishes it
             self._segment = None
-            log.warning("warc_file_unfinished", file=segment.name, reason=str(second))
+            log.warning("warc_file_not_finished", file=segment.name, reason=str(second))
 
     def _prepare(self) -> None:
         """Make the folder, and finish what dead writers left; once only. Raises OSError."""
@@ -265,10 +265,10 @@ class WarcFiles:
             try:
                 segment.finish()
             except OSError as error:
-                log.warning("warc_file_unfinished", file=segment.name, reason=str(error))
+                log.warning("warc_file_not_finished", file=segment.name, reason=str(error))
 
 
-NOWHERE = Place("", 0, 0)
+NO_PLACE = Place("", 0, 0)
 """The place of a body that is neither at hand nor known to the store."""
 
 
@@ -281,7 +281,7 @@ def finish_orphans(folder: Path) -> None:
                 continue
             cut = repair(path)
         except OSError as error:
-            log.warning("warc_file_unfinished", file=path.name, reason=str(error))
+            log.warning("warc_file_not_finished", file=path.name, reason=str(error))
             continue
         if cut is not None:
             log.info("warc_file_finished", file=path.name, cut_bytes=cut)
@@ -297,7 +297,7 @@ def _host() -> str:
     return re.sub(r"[^A-Za-z0-9_]", "-", socket.gethostname())[:60] or "host"
 
 
-class _Brisk:
+class _ShortSwitchInterval:
     """Lets threads get the GIL back sooner while it is entered.
 
     Hashing and deflating a page give it up several times, and beside a busy hub each time may cost
@@ -326,4 +326,4 @@ class _Brisk:
                 sys.setswitchinterval(self._usual)
 
 
-_brisk = _Brisk()
+_short_switch_interval = _ShortSwitchInterval()

@@ -38,7 +38,7 @@ LEVEL = 4
 _MEMBER = struct.Struct("<4s I B B H 2s H I I")
 _START = b"\x1f\x8b\x08\x04"
 _PLAIN_HEADER = 10  # bytes of the header that zlib writes
-_AT_ONCE = 1024 * 1024
+_ONE_CALL_BYTES = 1024 * 1024
 
 _UNDONE = frozenset({"content-encoding", "transfer-encoding"})
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -274,7 +274,7 @@ def member(record: Record) -> bytes:
     """Return the record as a gzip member."""
     parts = record.parts
     size = sum(map(len, parts))
-    if size <= _AT_ONCE:  # one call: each one gives up the GIL and has to get it back
+    if size <= _ONE_CALL_BYTES:  # one call: each one gives up the GIL and has to get it back
         packed = zlib.compress(b"".join(parts), LEVEL, 31)
     else:
         compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, 31)
@@ -317,7 +317,7 @@ def verify(packed: bytes) -> None:
     inflater = zlib.decompressobj(31)
     try:
         while not inflater.eof:
-            if not inflater.decompress(packed, _AT_ONCE) and not inflater.unconsumed_tail:
+            if not inflater.decompress(packed, _ONE_CALL_BYTES) and not inflater.unconsumed_tail:
                 break
             packed = inflater.unconsumed_tail
     except zlib.error as error:

@@ -19,7 +19,7 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.commands import crawl as crawling
 from greencrawl.cli.commands.operate import removed_text
 from greencrawl.cli.local.data_folder import held
@@ -443,7 +443,7 @@ def test_the_demo_keeps_its_pages_in_its_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GREENCRAWL_STORE", "mysql://u:p@store.example/pages")
-    settings = copy_context().run(lambda: crawling._demo_settings(reach.load(str(tmp_path))))
+    settings = copy_context().run(lambda: crawling._demo_settings(connecting.load(str(tmp_path))))
     own = f"sqlite:///{tmp_path / 'demo' / 'content.sqlite'}"
     assert settings.store_url == own
     assert crawling._environment(settings, "http://127.0.0.1:1")["GREENCRAWL_STORE"] == own

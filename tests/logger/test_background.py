@@ -57,4 +57,4 @@ def test_a_logger_stays_a_member_after_an_unexpected_error(
         running = gevent.spawn(member._run)
         wait_until(lambda: running.dead or len(said) > 1, 10, "it asks the broker")
         running.kill()
-    assert [one["event"] for one in said] == ["membership_failed", "waiting"]
+    assert [one["event"] for one in said] == ["membership_failed", "wait_started"]

@@ -37,9 +37,9 @@ HOSTILE = {
 def test_a_text_that_is_no_log_line_is_reported_in_a_log_line(name: str) -> None:
     text, why = HOSTILE[name]
     line = read(text, NOW_MS)
-    assert b'"line_unreadable"' in line.text
+    assert b'"line_not_read"' in line.text
     said = json.loads(line.text)
-    assert said["event"] == "line_unreadable"
+    assert said["event"] == "line_not_read"
     assert why in said["why"]
     assert (line.at_ms, line.level) == (NOW_MS, 2)
     assert_harmless(line.text)
@@ -59,7 +59,7 @@ MADE_SAFE = {
 def test_characters_that_harm_a_terminal_are_escaped_in_a_line(name: str) -> None:
     line = read(f"{{{TIME}, {MADE_SAFE[name]}}}".encode(), NOW_MS)
     said = json.loads(line.text)
-    assert said["event"] != "line_unreadable"
+    assert said["event"] != "line_not_read"
     assert (line.at_ms, line.level) == (AT_MS, 1)
     assert_harmless(line.text)
     said["event"].encode()  # nothing in it lacks an encoding
@@ -71,7 +71,7 @@ def test_many_lists_side_by_side_do_not_count_as_deep_nesting() -> None:
 
 
 def test_a_harmless_log_line_is_stored_unchanged() -> None:
-    text = f'{{"event": "worker_up", "part": "worker", "level": "error", {TIME}}}'.encode()
+    text = f'{{"event": "worker_started", "part": "worker", "level": "error", {TIME}}}'.encode()
     assert read(text, NOW_MS) == (AT_MS, 3, text)
 
 

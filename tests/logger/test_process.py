@@ -53,7 +53,7 @@ def test_posted_lines_are_found_and_survive_kill_9_once_they_are_on_disk(tmp_pat
         with data.open("ab") as file:
             file.write(data.read_bytes()[:-3])  # a second frame, torn
         logger.start()
-        assert "torn_end_cut" in logger.log()
+        assert "file_truncated" in logger.log()
         found = everything(logger.url)
         assert [one["sequence"] for one in found] == [1, 2, 3]
         assert found[0]["said"]["url"] == "https://example.org/"

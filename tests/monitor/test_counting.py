@@ -8,8 +8,8 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from greencrawl.monitor.beside import counting as module
-from greencrawl.monitor.beside.counting import LEAST_SECONDS, SHARE, Counting
+from greencrawl.monitor.background import counting as module
+from greencrawl.monitor.background.counting import LEAST_SECONDS, SHARE, Counting
 from greencrawl.schema.errors import Unavailable
 from tests.monitor.rig import Desk
 
@@ -97,7 +97,7 @@ def test_a_crawl_whose_count_raises_an_error_delays_no_other_crawl(
         return {"pages": 6 // (crawl - 7)}
 
     assert made(Counting(count)).of([7, 8]) == {7: None, 8: {"pages": 6}}
-    assert "not_counted" in capsys.readouterr().err
+    assert "crawl_not_counted" in capsys.readouterr().err
 
 
 def test_the_store_page_lists_some_crawls_and_counts_only_those(

@@ -165,11 +165,11 @@ def test_a_stored_url_is_not_shown_as_being_fetched_though_its_lease_still_runs(
 ) -> None:
     told: dict[str, int] = {}
 
-    def where(crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
+    def find_url(crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
         told[url] = stored_ms
         return UrlState(crawl=crawl.name, url=url, state="seen" if stored_ms else "leased")
 
-    monkeypatch.setattr(admin.queue, "where", where)
+    monkeypatch.setattr(admin.queue, "find_url", find_url)
     url = f"{HOST}p1"
     same = Attempt(
         crawl=crawl.id, fingerprint=fingerprint(url), url=url, code=304, kind="ok", errors=0,
@@ -433,7 +433,7 @@ def test_the_store_page_shows_the_role_and_the_state_of_each_server(admin: Desk)
     row = html.partition('data-key="r1:3306"')[2].partition("</tr>")[0]
     assert "away" in row
     assert "&lt;b&gt;connection refused" in row
-    admin.service.ring = lambda: Ring(notes=("nobody may decide: 2 of 5 answer",), seen_ms=1)
+    admin.service.ring = lambda: Ring(findings=("nobody may decide: 2 of 5 answer",), seen_ms=1)
     html = admin.get("/monitor/store?later=1").text
     assert "nobody may decide: 2 of 5 answer" in html
     assert "No server may take writes at present." in html

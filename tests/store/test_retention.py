@@ -13,7 +13,7 @@ from greencrawl.broker.tasks.retention import DAY_SECONDS, FIRST_SECONDS, Limits
 from greencrawl.schema.records import Admission, Commit, CrawlOptions, Final, StoredPage
 from greencrawl.store import open_store
 from greencrawl.store.base import MARGIN, Store
-from greencrawl.store.calendar import month_of, start_ms
+from greencrawl.store.months import month_of, start_ms
 from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.broker.frontier.recovery.test_recovery import Rig, no_margin

@@ -133,7 +133,7 @@ class ClusterRig(Rig):
         try:
             return wait_until(whole, seconds, "both masters are in the ring", every=0.2)
         except AssertionError as error:
-            error.add_note("\n".join(self.report().notes))
+            error.add_note("\n".join(self.report().findings))
             raise
 
     def hanging(self, name: str) -> int:

@@ -210,7 +210,7 @@ def _restart_if_stuck(rig: ClusterRig, old: str) -> None:
     it."""
     began = time.monotonic()
     time.sleep(6.0)
-    hangs = [note for note in rig.report().notes if "kill -9" in note]
+    hangs = [note for note in rig.report().findings if "kill -9" in note]
     rig.notes["commits hung on the old writer"] = bool(hangs)
     if hangs:
         rig.cluster.servers[old].kill()

@@ -365,7 +365,7 @@ class World(Laws, RuleBasedStateMachine):
         for _ in range(rounds):
             for at, broker in enumerate(self.brokers):
                 args = to_msgpack([1000])
-                self.work("tend", 999, partial(self.tend, broker, args), broker)
+                self.work("maintain", 999, partial(self.maintain, broker, args), broker)
                 self.job(names.REFILL, at, 999)
                 self.job(names.QUOTAS, at, 999)
                 known = len(self.held)
@@ -376,8 +376,8 @@ class World(Laws, RuleBasedStateMachine):
                     for task in session.tasks:
                         self.deliver(at, session, task.number, 999, page)
 
-    def tend(self, at: Broker, args: bytes) -> None:
-        at.frontier._calls("tend", dict.fromkeys((0, 1), args))
+    def maintain(self, at: Broker, args: bytes) -> None:
+        at.frontier._calls("maintain", dict.fromkeys((0, 1), args))
 
     def close(self, at: Broker, session: Session) -> None:
         item = CloseItem(

@@ -84,7 +84,7 @@ class QueueDouble:
     beats: BeatsDouble = field(default_factory=lambda: BeatsDouble())
     outages: OutagesDouble = field(default_factory=lambda: OutagesDouble())
     full: bool = False
-    memory_of: dict[int, PartitionMemory] = field(default_factory=dict)
+    memories: dict[int, PartitionMemory] = field(default_factory=dict)
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     """Partitions of another node, which is away."""
@@ -153,11 +153,13 @@ class QueueDouble:
     def nodes_full(self) -> tuple[NodeFull, ...]:
         return (NodeFull("redis://a", 900_000, 1_000_000),) if self.full else ()
 
-    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
+    def partition_memory(
+        self, partition: int, most: int = 50, crawls: Sequence[int] = ()
+    ) -> PartitionMemory:
         self._check()
         if partition in self.lost:
             raise Unavailable("redis is away")
-        return self.memory_of.get(partition, PartitionMemory(0, 0, False, []))
+        return self.memories.get(partition, PartitionMemory(0, 0, False, []))
 
     def under(self, partition: int) -> tuple[str, int]:
         return ("away" if partition in self.lost else "node"), 1
@@ -209,7 +211,7 @@ class QueueDouble:
             return None
         return sums, frozenset({self.states[crawl.id]})
 
-    def stilled(self, within: float) -> tuple[dict[int, float], bool]:
+    def idle_crawls(self, within: float) -> tuple[dict[int, float], bool]:
         return {crawl: ago for crawl, ago in self.still.items() if ago <= within}, not self.away
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
@@ -271,7 +273,7 @@ class QueueDouble:
     def workers(self) -> tuple[int, tuple[str, ...]]:
         return self.at_work, self.claimed_twice
 
-    def where(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
+    def find_url(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
         self._check()
         if self.lost_node and "lost" in url:
             raise Unavailable("Redis at redis://b is away")

@@ -102,7 +102,7 @@ def links_of(crawl: int, page: str) -> list[Admission]:
 
 
 @dataclass
-class Held:
+class HeldSession:
     """A session as its worker knows it; times are true ones, in ms."""
 
     session: Session
@@ -194,7 +194,7 @@ class World(Laws, RuleBasedStateMachine):
         self.said: list[Crawl] = list(self.store.crawls())
         """The rows of crawls that some process has read."""
         self.paused: set[int] = set()
-        self.held: list[Held] = []
+        self.held: list[HeldSession] = []
         self.sent: list[Any] = []
         self.copies: list[Copy] = []
         self.jumped = 0.0
@@ -242,7 +242,7 @@ class World(Laws, RuleBasedStateMachine):
             task.step(999)
         task.kill()
 
-    def is_current(self, held: Held, number: int) -> bool:
+    def is_current(self, held: HeldSession, number: int) -> bool:
         p, token = held.session.session.partition("/")[0], held.session.token
         return bool(self.raw.hexists(f"gc:{{{p}}}:s:{token}", f"t{number}"))
 
@@ -281,13 +281,13 @@ class World(Laws, RuleBasedStateMachine):
         now = self.pace.now_ms()
         for row in reply[1]:
             session = part.session_of(p, TTL_S, row)
-            held = Held(session, worker, sent + TTL_S * 1000, epoch=int(broker.node.epoch))
+            held = HeldSession(session, worker, sent + TTL_S * 1000, epoch=int(broker.node.epoch))
             if lost or number[0] != self.incarnation[worker]:
                 held.ended = 0.0
             self.polite(held, now)
             self.held.append(held)
 
-    def polite(self, new: Held, now: float) -> None:
+    def polite(self, new: HeldSession, now: float) -> None:
         """Check property 2, whatever the other sessions of the host may still be sending."""
         host, delay = new.session.host, new.session.delay
         assert now + NEAR_MS >= self.blocked[host], f"{host} was opened within its block"
@@ -300,10 +300,12 @@ class World(Laws, RuleBasedStateMachine):
                     f"{host} was opened {other.last_end() + apart * 1000 - now:.0f} ms too soon"
                 )
 
-    def fetching(self) -> list[Held]:
+    def fetching(self) -> list[HeldSession]:
         return [held for held in self.held[-30:] if held.ended != 0.0]
 
-    def settling(self, broker: int, held: Held, number: int, outcome: str, steps: int) -> Paced:
+    def settling(
+        self, broker: int, held: HeldSession, number: int, outcome: str, steps: int
+    ) -> Paced:
         """Settle a task.
 
         A worker decides about a task once, so a repeated call has the same result.
@@ -312,7 +314,7 @@ class World(Laws, RuleBasedStateMachine):
         work = partial(self.through, broker, held, number, outcome)
         return self.work("settle", steps, work, (held, number))
 
-    def through(self, broker: int, held: Held, number: int, outcome: str) -> None:
+    def through(self, broker: int, held: HeldSession, number: int, outcome: str) -> None:
         """Do what ``greencrawl.worker.delivery.writer`` does with one task."""
         session = held.session
         task = next(task for task in session.tasks if task.number == number)
@@ -473,8 +475,8 @@ class World(Laws, RuleBasedStateMachine):
 
     # -- what brokers do by themselves
 
-    def tend_now(self, at: Broker) -> None:
-        at.frontier._calls("tend", dict.fromkeys((0, 1), to_msgpack([1000])))
+    def maintain_now(self, at: Broker) -> None:
+        at.frontier._calls("maintain", dict.fromkeys((0, 1), to_msgpack([1000])))
 
     def refill_now(self, at: Broker) -> None:
         for crawl, p in self.paced_store.overflow_places():
@@ -576,7 +578,7 @@ class World(Laws, RuleBasedStateMachine):
             self.work("tell", 9999, partial(at.frontier.put_crawl, crawl), at)
         for task in self.pace.living():
             task.step(2000)
-        for call in (self.tend_now, self.refill_now, calendar_now, self.fetch_all):
+        for call in (self.maintain_now, self.refill_now, calendar_now, self.fetch_all):
             self.work("heal", 9999, partial(call, at), at)
         for _ in range(3):  # under one duty: two scans in a row tell the end
             self.work("upkeep", 9999, lambda: upkeep_now(at), at)

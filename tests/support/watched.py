@@ -34,8 +34,8 @@ class Broker:
         return self._rig.store.duty_holder(COORDINATOR) == self.service.duties.holder
 
     def tell(self) -> bool:
-        assert self.coordinator._teller is not None
-        return self.coordinator._teller.tell(self._rig.now_ms)
+        assert self.coordinator._alert_sender is not None
+        return self.coordinator._alert_sender.tell(self._rig.now_ms)
 
 
 class Rig:

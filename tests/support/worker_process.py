@@ -37,7 +37,7 @@ from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 settings = load()
 number = sys.argv[-1]
 folder = settings.data / "worker"
-record = CrashRecord(folder / f"{settings.worker_id}-{number}.marker")
+record = CrashRecord(folder / f"{settings.worker_id}-{number}.crash")
 page = Suspect("1/h", "00000000000000aa", 1, 1, "http://h/bad", 0, 0, 0)
 with (settings.data / f"starts-{number}").open("a") as log:
     verdict = record.verdict()

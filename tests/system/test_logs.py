@@ -87,7 +87,9 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 def test_each_line_is_kept_once_though_both_loggers_are_killed(rig: Rig) -> None:
     worker = "worker-0"
-    wait_until(lambda: any(one["event"] == "worker_up" for one in rig.kept()), SECONDS, "it says")
+    wait_until(
+        lambda: any(one["event"] == "worker_started" for one in rig.kept()), SECONDS, "it says"
+    )
     for logger in rig.loggers:
         logger.kill()
     for greenlets in range(50, 55):
@@ -105,7 +107,7 @@ def test_each_line_is_kept_once_though_both_loggers_are_killed(rig: Rig) -> None
     for logger in rig.loggers:
         logger.start()
     expected = rig.said("worker", worker)
-    assert sum(event == "ordered" for _, _, event in expected) >= 5
+    assert sum(event == "orders_received" for _, _, event in expected) >= 5
     # Meanwhile it may log more, for example that a logger takes its lines again.
     wait_until(
         lambda: rig.names(node=NODE) == rig.said("worker", worker), SECONDS, "all are kept, once"
@@ -122,7 +124,7 @@ def test_a_restarted_broker_sends_all_its_lines_to_the_loggers(rig: Rig) -> None
     rig.system.start_broker()
     said = rig.said("broker", "broker")
     expected = Counter({name: count for name, count in said.items() if name[1] >= before})
-    assert {"settings", "listening"} <= {event for _, _, event in expected}
+    assert {"settings_loaded", "broker_started"} <= {event for _, _, event in expected}
     node = f"{NODE}-broker-{rig.system.port}"
     wait_until(lambda: expected - rig.names(node=node) == Counter(), SECONDS, "all are kept")
 
@@ -141,9 +143,9 @@ def test_the_logs_command_shows_the_lines_that_match(rig: Rig) -> None:
     assert shown.return_value == 0
     lines = shown.stdout.splitlines()
     assert len(lines) == len(rig.kept(node=NODE))
-    assert any("worker_up" in line and f"{NODE}-0" in line for line in lines)
-    found = run(rig, "--json", "--url", "worker_up").stdout.splitlines()
-    assert [json.loads(line)["event"] for line in found] == ["worker_up"]
+    assert any("worker_started" in line and f"{NODE}-0" in line for line in lines)
+    found = run(rig, "--json", "--url", "worker_started").stdout.splitlines()
+    assert [json.loads(line)["event"] for line in found] == ["worker_started"]
     assert run(rig, "--level", "critical").stdout == ""
     assert run(rig, "--crawl", "nobody").stdout == ""
 

@@ -297,7 +297,7 @@ def test_a_crawl_whose_hook_no_worker_can_import_says_so_and_others_go_on(
         now = odd()
         assert (now["waiting"], now["leased"], now["finished"]) == (1, 0, 0)
         log = (tmp_path / "worker.log").read_text()
-        assert log.count("hook_unusable") == 1
+        assert log.count("hook_not_loaded") == 1
         system.call("POST", "/v1/crawls", {"name": "odd", "delay": 0})
         wait_until(lambda: odd()["state"] == "done", 20, "without the hook it is crawled")
         assert odd()["refused"] == []

@@ -28,7 +28,7 @@ from greencrawl.worker.child import Worker
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
-from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.held import HeldSession, Sessions
 
 
 def session(number: int, robots_known: bool = True) -> Session:
@@ -110,12 +110,12 @@ class Runner:
     """Its sessions last until ``release`` is set; then they report ``report``."""
 
     release: Event = field(default_factory=Event)
-    running: dict[str, Held] = field(default_factory=dict)
+    running: dict[str, HeldSession] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     reports: dict[str, HostReport] = field(default_factory=dict)
     error: Exception | None = None
 
-    def run(self, held: Held) -> CloseItem | None:
+    def run(self, held: HeldSession) -> CloseItem | None:
         host = held.session.host
         self.running[host] = held
         self.ran.append(host)
@@ -152,7 +152,7 @@ class Rig:
         dead: tuple[int, ...] = (),
         dead_for: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self.broker, self.runner, self.heart = Broker(), Runner(), Heartbeat()
+        self.broker, self.runner, self.crash_record = Broker(), Runner(), Heartbeat()
         self.sessions, self.stopping = Sessions(), Event()
         self.closed: list[str] = []
         self.closes: list[CloseItem] = []
@@ -170,7 +170,7 @@ class Rig:
             writer,
             (finishing, closing),
             closing,
-            self.heart,
+            self.crash_record,
             dead=dead,
             dead_for=dead_for,
             stopping=self.stopping,
@@ -220,7 +220,7 @@ def test_worker_reconciles_before_its_first_lease(rig: Rig) -> None:
     assert isinstance(first, ReconcileRequest)
     assert (first.holding, first.incarnation) == ((), 7)
     assert second.sequence > first.sequence
-    assert rig.heart.ready
+    assert rig.crash_record.ready
 
 
 def test_a_reconcile_that_a_node_has_missed_is_sent_later_while_leasing_goes_on(
@@ -518,8 +518,9 @@ def test_stopping_does_not_wait_for_a_broker_that_is_gone(fetching: bool) -> Non
         rig.until(lambda: not rig.runner.running)
     with capture_logs() as lines:
         assert rig.end() == 0
-    told = "stopped_with_work_left" if fetching else "stopped"
-    assert [line["event"] for line in lines if line["event"].startswith("stopped")] == [told]
+    told = "sessions_not_released" if fetching else "worker_stopped"
+    ends = ("sessions_not_released", "worker_stopped")
+    assert [line["event"] for line in lines if line["event"] in ends] == [told]
 
 
 def test_an_unforeseen_error_ends_the_process_with_status_1(rig: Rig) -> None:
@@ -531,7 +532,7 @@ def test_an_unforeseen_error_ends_the_process_with_status_1(rig: Rig) -> None:
 
 
 def test_the_engine_beats_again_and_again(rig: Rig) -> None:
-    rig.until(lambda: rig.heart.beats > 3)
+    rig.until(lambda: rig.crash_record.beats > 3)
 
 
 def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
@@ -611,10 +612,10 @@ def test_a_drained_worker_ends_all_its_sessions_soon_and_also_resting_ones(rig: 
 
 
 def test_the_pause_of_a_session_that_is_roused_at_its_end_ends_once() -> None:
-    held = Held(session(1), 1e12)
+    held = HeldSession(session(1), 1e12)
 
     def wait(_: float | None) -> None:
-        held.rouse()
+        held.interrupt()
 
     def goes_on() -> str:
         held.pause(wait, 0.5)

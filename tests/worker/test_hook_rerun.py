@@ -21,7 +21,7 @@ from greencrawl.schema.records import (
 from greencrawl.store.sqlite.store import SqliteStore
 from greencrawl.worker import hooks
 from greencrawl.worker.crawls import CrawlContext
-from greencrawl.worker.hook_rerun import TOGETHER_PAGES, HookRerun
+from greencrawl.worker.hook_rerun import BATCH_PAGES, HookRerun
 from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.kernels.http import read
 from greencrawl.worker.kernels.reading import Reading
@@ -142,10 +142,10 @@ def test_a_rerun_that_was_stopped_early_goes_on_where_it_was(
     store: SqliteStore, crawl: Crawl, use: Callable[..., None]
 ) -> None:
     use(on_page=lambda page, fetched: {"n": 1}, links=lambda page, found: found[1:])
-    fill(store, crawl, range(TOGETHER_PAGES + 10))
+    fill(store, crawl, range(BATCH_PAGES + 10))
     first = Here()
-    again(store, crawl, first).run(lambda count: count.pages < TOGETHER_PAGES + 5)
-    assert len(first.read_) == TOGETHER_PAGES + 5
+    again(store, crawl, first).run(lambda count: count.pages < BATCH_PAGES + 5)
+    assert len(first.read_) == BATCH_PAGES + 5
     second = Here()
     again(store, crawl, second).run(lambda count: True)
     assert len(second.read_) == 5

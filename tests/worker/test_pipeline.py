@@ -50,7 +50,7 @@ from greencrawl.worker.extract.main import available
 from greencrawl.worker.extract.main.library import extract
 from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.http.client import LeaseExpired
-from greencrawl.worker.kernels.choosing import read_alone
+from greencrawl.worker.kernels.choosing import read_in_quarantine
 from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.kernels.visit import TaskVisit
 from greencrawl.worker.link_checker import MAX_REDIRECTS
@@ -62,8 +62,8 @@ from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.robots import parser
 from greencrawl.worker.robots.cache import ASK_AGAIN_SECONDS, RobotsRules
 from greencrawl.worker.session.fetcher import CROWDED_SECONDS, Visit
-from greencrawl.worker.session.held import Held
-from greencrawl.worker.session.in_hand import Crowded, InHand
+from greencrawl.worker.session.held import HeldSession
+from greencrawl.worker.session.memory_budget import MemoryBudget, MemoryTimeout
 from tests.worker.extract.main.test_main_text import ARTICLE, STORY
 
 TOKEN = "00000000000000aa"
@@ -221,7 +221,7 @@ class QuarantineDouble:
         self.read_.append(task.url)
         if self.error is not None:
             raise self.error
-        return read_alone(context, kernel, task, fetched)
+        return read_in_quarantine(context, kernel, task, fetched)
 
     def fetch(
         self,
@@ -279,11 +279,11 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.site = Site()
         self.stopping = Stopping()
-        self.crash_record = CrashRecord(folder / "marker")
+        self.crash_record = CrashRecord(folder / "crash")
         self.quarantine = QuarantineDouble()
         self.errands = Anonymous()
         self.keep_all = False
-        self.in_hand = InHand()
+        self.memory_budget = MemoryBudget()
         self.set(scope="host")
 
     def set(self, **options: Any) -> None:
@@ -303,7 +303,7 @@ class World:
             guarded=Guarded(self.crash_record, self.quarantine),
             stopping=self.stopping,
             keep_all=self.keep_all,
-            in_hand=self.in_hand,
+            memory_budget=self.memory_budget,
         )
 
     def run(
@@ -318,7 +318,7 @@ class World:
             Task(i, task) if isinstance(task, str) else task for i, task in enumerate(tasks, 1)
         )
         session = msgspec.structs.replace(_session(numbered, delay, host), failures=failures)
-        self.held = Held(session, 1e12)
+        self.held = HeldSession(session, 1e12)
         return (pipeline or self.pipeline()).run(self.held)
 
     @property
@@ -760,19 +760,19 @@ def test_body_is_in_hand_until_its_page_is_with_the_writer(world: World) -> None
     world.stores.room.clear()
     running = gevent.spawn(world.run, "http://h/a", "http://h/gone")
     gevent.sleep(0.01)
-    assert world.in_hand.bytes == 0, "nothing is asked for while there is no room"
+    assert world.memory_budget.bytes == 0, "nothing is asked for while there is no room"
     world.site.meanwhile = lambda url: world.stores.room.clear()
     world.stores.room.set()
     gevent.sleep(0.01)
-    assert world.in_hand.bytes == len(body), "it waits to be read"
+    assert world.memory_budget.bytes == len(body), "it waits to be read"
     world.site.meanwhile = lambda url: None
     world.stores.room.set()
     assert running.get(timeout=5) is not None
-    assert world.in_hand.bytes == 0
+    assert world.memory_budget.bytes == 0
 
 
 def test_page_for_which_there_is_no_memory_waits_uncharged_and_its_host_rests(world: World) -> None:
-    world.site.answers["http://h/b"] = Crowded("no memory")
+    world.site.answers["http://h/b"] = MemoryTimeout("no memory")
     close = world.run("http://h/a", "http://h/b", "http://h/c")
     assert close is not None
     assert close.release == (2, 3)

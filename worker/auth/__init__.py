@@ -6,7 +6,7 @@ every fetched URL the worker decides again which credentials to send.
 
 =============  ====================================================================================
 ``base``       the words: kind, grant, a user's own :class:`Login`
-``keeper``     which proof a page is asked for with
+``authenticator``     which proof a page is asked for with
 ``account``    one entry in use, and what the answers to its pages have said
 ``logins``     making a login, or taking another worker's
 ``cookies``    cookies of a login: read, sent, and lost
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Authenticated(Protocol):
-    """Asks for pages with credentials: ``greencrawl.worker.auth.keeper.Keeper``."""
+    """Asks for pages with credentials: ``greencrawl.worker.auth.authenticator.Authenticator``."""
 
     def get(
         self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
     ) -> Fetched | Failure:
-        """Ask for a page with the credentials that it needs: see ``Keeper.get``.
+        """Ask for a page with the credentials that it needs: see ``Authenticator.get``.
 
         Raises VisitOver and LeaseExpired, and what ``judge`` raises.
         """

@@ -40,7 +40,7 @@ SHORT_LIVES = 10
 class Account:
     """One entry in use. ``name`` is its name in the vault; the rest changes.
 
-    Moments are on the keeper's clock, in seconds.
+    Moments are on the authenticator's clock, in seconds.
     """
 
     name: str
@@ -56,15 +56,15 @@ class Account:
     done: Event = field(default_factory=Event)
     accepted: bool = False
     """Whether an answer showed that we are logged in."""
-    outs: int = 0
+    logged_out_answers: int = 0
     """How many answers in a row showed that we are logged out."""
-    in_vain: int = 0
+    unhelpful_logins: int = 0
     """How many logins in a row did not help: the page still asked for one."""
     quiet_until: float = 0.0
     """Until then a page that asks for a login is not believed."""
     short: int = 0
     """How many logins in a row did not last."""
-    soonest: float = 0.0
+    earliest_logout: float = 0.0
     """Until then not even many such pages in a row are believed."""
     away_since: float | None = None
     """Since when the vault does not answer; None while it does."""
@@ -73,7 +73,7 @@ class Account:
 
     def believed(self, now: float) -> bool:
         """Return whether a logged-out page leads to a new login; see the module's docstring."""
-        many = self.outs >= OUTS_IN_A_ROW and now >= self.soonest
+        many = self.logged_out_answers >= OUTS_IN_A_ROW and now >= self.earliest_logout
         return many or now >= self.quiet_until
 
     def too_short(self, grant: Grant) -> bool:
@@ -92,20 +92,20 @@ class Account:
 
         If they were never accepted, the host is not asked for a while, before it locks the account.
         """
-        if self.accepted or self.outs < REJECTIONS:
+        if self.accepted or self.logged_out_answers < REJECTIONS:
             return answer
-        self.outs = 0
+        self.logged_out_answers = 0
         reason = f"{origin_of(answer.url)} accepts none of it: HTTP {answer.status}"
         return self.block(reason, REFUSED_SECONDS)
 
     def not_helped(self, answer: Fetched, now: float) -> Failure:
         """Note that the page asks for a login right after one: further logins wait."""
-        wait = min(PATIENCE_SECONDS * 2.0**self.in_vain, PATIENCE_MOST_SECONDS)
-        self.in_vain = min(self.in_vain + 1, 30)
+        wait = min(PATIENCE_SECONDS * 2.0**self.unhelpful_logins, PATIENCE_MOST_SECONDS)
+        self.unhelpful_logins = min(self.unhelpful_logins + 1, 30)
         self.quiet_until = now + wait
-        self.soonest = now + PATIENCE_SECONDS * self.in_vain
-        self.outs = 0
-        log.warning("login_did_not_help", auth=self.entry.name, url=answer.url)
+        self.earliest_logout = now + PATIENCE_SECONDS * self.unhelpful_logins
+        self.logged_out_answers = 0
+        log.warning("login_not_accepted", auth=self.entry.name, url=answer.url)
         return self.logged_out(answer, "although a new login was just made")
 
     def logged_out(self, answer: Fetched, how: str) -> Failure:

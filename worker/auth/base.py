@@ -116,7 +116,7 @@ class Kind(Protocol):
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
         """Log in, or refresh ``old``; return a grant with cookies, headers, token and expiry.
 
-        The keeper fills in the rest. ``session`` sends each request as the host's politeness
+        The authenticator fills in the rest. ``session`` sends each request as the host's politeness
         allows. Raises LoginRefused and LoginFailed.
         """
 

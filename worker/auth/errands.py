@@ -188,7 +188,7 @@ class Errands:
         errand_id, sealed = taken
         request = self._request(visit.host, sealed)
         if request is None:
-            log.warning("login_errand_unreadable", host=visit.host)
+            log.warning("login_errand_not_read", host=visit.host)
             self._answer(visit.host, errand_id, _UNREADABLE)
             return True
         try:

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 log = logger("worker")
 
-AMISS_SECONDS = 60.0
+SECRETS_SECONDS = 60.0
 """Seconds before the secrets of this machine are read again, after some were missing."""
 REFUSED_MOST_SECONDS = 86_400.0
 DEATHS = 5
@@ -102,7 +102,7 @@ class Logins:
             try:
                 account.kind = self._make(account.entry, self._secrets.of(account.entry))
             except (InvalidConfig, LoginRefused) as error:
-                return account.block(str(error), AMISS_SECONDS, ours=True)
+                return account.block(str(error), SECRETS_SECONDS, ours=True)
         return account.kind
 
     def grant(self, visit: Visit, account: Account, kind: Kind) -> Grant | Failure | None:
@@ -173,7 +173,9 @@ class Logins:
                 now = self._clock()
                 if account.away_since is None or now - account.away_seen > OUTAGE_SECONDS:
                     account.away_since = now
-                    log.warning("waiting", what="login", auth=account.entry.name, why=str(error))
+                    log.warning(
+                        "wait_started", what="login", auth=account.entry.name, why=str(error)
+                    )
                 account.away_seen = now
                 if now - account.away_since >= AWAY_PATIENCE_SECONDS:
                     detail = f"auth {account.entry.name}: its login cannot be kept: {error}"
@@ -263,7 +265,7 @@ class Logins:
             log.warning("login_refused", auth=entry.name, reason=grant.refused, wait_seconds=wait)
             return account.block(grant.refused, wait)
         account.grant = grant
-        log.info("logged_in", auth=entry.name, host=visit.host, generation=grant.generation)
+        log.info("login_accepted", auth=entry.name, host=visit.host, generation=grant.generation)
         return grant
 
 

@@ -1,10 +1,11 @@
 """``requests`` over our own downloads: a login's requests are paced, counted and bounded like
 others.
 
-The session of a login opens no socket. It sends through a function of the keeper, which waits for
-the host's pace and knows which session may ask. The answer becomes a ``requests.Response``, cookies
-included. ``requests`` follows redirects, each as a new request. Settings of ``requests`` for
-sockets – proxies, certificates, time-outs, ``netrc`` – have no effect here.
+The session of a login opens no socket. It sends through a function of the authenticator, which
+waits for the host's pace and knows which session may ask. The answer becomes a
+``requests.Response``, cookies included. ``requests`` follows redirects, each as a new request.
+Settings of ``requests`` for sockets – proxies, certificates, time-outs, ``netrc`` – have no effect
+here.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Outbox(Generic[T]):
                 if error.status in _MALFORMED:
                     return self._split(batch, error)
                 # Wrong token, a proxy in between …: a person can correct that, so the items wait.
-                log.warning("refused", what=self._what, reason=str(error))
+                log.warning("batch_refused", what=self._what, reason=str(error))
                 gevent.sleep(delay)
                 continue
             away = []
@@ -153,7 +153,7 @@ class Outbox(Generic[T]):
     def _split(self, batch: Sequence[T], error: Refused) -> list[T]:
         """Find the item at fault, so that the others do not fail with it."""
         if len(batch) == 1:
-            log.error("refused_by_broker", what=self._what, reason=str(error))
+            log.error("item_refused", what=self._what, reason=str(error))
             self._settle(batch[0], "stale")
             return []
         middle = len(batch) // 2

@@ -15,7 +15,7 @@ from greencrawl.schema.records import Admission, TaskKind
 
 SIZE = 20_000
 """URLs of a crawl in each of two generations: some 8 MB in all."""
-TOGETHER = 80_000
+MOST_URLS = 80_000
 """URLs of all crawls together; many crawls have fewer each."""
 CRAWLS = 40
 IDLE_SECONDS = 300.0
@@ -92,11 +92,11 @@ class Recents:
                 self._crawls.clear()
         recent = self._crawls.get(crawl)
         if recent is None:
-            recent = self._crawls[crawl] = Recent(min(SIZE, TOGETHER // CRAWLS))
+            recent = self._crawls[crawl] = Recent(min(SIZE, MOST_URLS // CRAWLS))
         if len(self._crawls) != self._sharing:
             self._sharing = len(self._crawls)
             for one in self._crawls.values():
-                one.fit(min(SIZE, TOGETHER // self._sharing))
+                one.fit(min(SIZE, MOST_URLS // self._sharing))
         return recent
 
     def forget(self, crawl: int) -> None:

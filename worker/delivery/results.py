@@ -34,7 +34,7 @@ from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.attempts import Journal
 from greencrawl.worker.hooks import stable
 from greencrawl.worker.retry import Decision, passes
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 
 ACTION = "action"
 """The kind of a URL that is not asked for since it logs out or changes something."""
@@ -53,7 +53,7 @@ _SHOWN = 300
 class Result(Struct, kw_only=True):
     """The result of one task: rows to store, and the outcome to report afterwards."""
 
-    held: Held
+    held: HeldSession
     task: int
     outcome: Outcome
     page: StoredPage | None = None
@@ -110,7 +110,7 @@ class Result(Struct, kw_only=True):
             self.finals = []
             self.outcome = Retry(wait=RELEASED_SECONDS, kind="released", charge=False)
 
-    def heed(self, stamp: Stamp) -> None:
+    def apply(self, stamp: Stamp) -> None:
         """Apply a stamp: undo what the store has refused, and have retired URLs forgotten."""
         if stamp.refused:
             self.give_back(stamp.refused)
@@ -141,7 +141,7 @@ class Results:
 
     def failed(
         self,
-        held: Held,
+        held: HeldSession,
         crawl: int,
         task: Task,
         failure: Failure,
@@ -182,11 +182,11 @@ class Results:
             result.finals.append(final)
         return result
 
-    def settled(self, held: Held, task: Task) -> Result:
+    def settled(self, held: HeldSession, task: Task) -> Result:
         """Make a result without rows: it is no page, or a guessed sitemap."""
         return Result(held=held, task=task.number, outcome=Done())
 
-    def excluded(self, held: Held, crawl: int, task: Task, kind: str, detail: str) -> Result:
+    def excluded(self, held: HeldSession, crawl: int, task: Task, kind: str, detail: str) -> Result:
         """Make the final state of a URL that is not asked for: ``kind``: "scope", "robots",
         "action"."""
         if task.kind == TaskKind.SITEMAP_GUESS:
@@ -212,7 +212,7 @@ class Results:
             for url, why in links.items()
         ]
 
-    def parked(self, held: Held, crawl: int, task: Task, shape: str, detail: str) -> Result:
+    def parked(self, held: HeldSession, crawl: int, task: Task, shape: str, detail: str) -> Result:
         """Make the final state of a URL of a ``shape`` that is not to be fetched now, and why.
 
         No request was made. The URL waits in SQL until a person releases it.
@@ -254,20 +254,20 @@ class Results:
 
     def stored(
         self,
-        held: Held,
+        held: HeldSession,
         task: Task,
         fetched: Fetched,
         page: StoredPage,
-        notes: Mapping[FailureKind, str],
+        warnings: Mapping[FailureKind, str],
         rewritten: int = 0,
         kernel: str = "",
     ) -> Result:
         """Make a page and its attempt. It counts as stored by the store's own rule: its status.
 
-        ``notes``, for example that it was costly, are journalled beside it; the first is counted as
-        a failure by its kind. A page without notes whose content is withheld is counted by the
-        reason. ``rewritten`` counts its links that ``normalise`` has changed. ``kernel`` has read
-        it, "" for the default one.
+        ``warnings``, for example that it was costly, are journalled beside it; the first is counted
+        as a failure by its kind. A page without warnings whose content is withheld is counted by
+        the reason. ``rewritten`` counts its links that ``normalise`` has changed. ``kernel`` has
+        read it, "" for the default one.
         """
         done = Done(page.status // 100 == 2, fetched.wire_bytes, rewritten=rewritten)
         if done.stored and page.directives is not None and page.directives.withheld:
@@ -279,7 +279,7 @@ class Results:
             page=page,
             attempts=[self._journal.success(page.crawl, page.fingerprint, task, fetched, kernel)],
         )
-        if notes:
+        if warnings:
             result.attempts[:0] = [
                 self._journal.attempt(
                     page.crawl,
@@ -288,12 +288,12 @@ class Results:
                     Failure(kind, note, fetched.status),
                     errors=task.errors,
                 )
-                for kind, note in notes.items()
+                for kind, note in warnings.items()
             ]
-            result.outcome = msgspec.structs.replace(done, kind=str(next(iter(notes))))
+            result.outcome = msgspec.structs.replace(done, kind=str(next(iter(warnings))))
         return result
 
-    def unchanged(self, held: Held, task: Task, fetched: Fetched) -> Result:
+    def unchanged(self, held: HeldSession, task: Task, fetched: Fetched) -> Result:
         """Make the result of an unchanged page: its attempt, with the code 304, and no version."""
         crawl, number = held.session.crawl, self._fingerprint(task.url)
         return Result(

@@ -51,7 +51,7 @@ from greencrawl.worker.metrics.tallies import Tallies
 from greencrawl.worker.orders.figures import Figures
 from greencrawl.worker.session.backoff import delays, until_available
 from greencrawl.worker.session.held import Sessions
-from greencrawl.worker.session.in_hand import InHand
+from greencrawl.worker.session.memory_budget import MemoryBudget
 
 log = logger("worker")
 
@@ -88,17 +88,17 @@ class Writer:
         spawn: Callable[..., object] = gevent.spawn,
         backlog_bytes: int = BACKLOG_BYTES,
         linger: float = LINGER_SECONDS,
-        in_hand: InHand | None = None,
+        memory_budget: MemoryBudget | None = None,
         figures: Figures | None = None,
         tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
         """Build it; ``spawn`` starts the greenlet of a batch, and ends the process if that fails.
 
-        Results count in ``in_hand``, too.
+        Results count in ``memory_budget``, too.
         """
         self._tallies = tallies or Tallies()
-        self._in_hand = in_hand or InHand(clock=clock)
+        self._memory_budget = memory_budget or MemoryBudget(clock=clock)
         self._figures = figures or Figures()
         self._spawn = spawn
         self._store = store
@@ -114,7 +114,7 @@ class Writer:
         """When the next batch leaves."""
         self._some = Event()
         self._sooner = Event()  # set when it leaves sooner than expected
-        self._room = Event()
+        self._below_limit = Event()
         self._idle = Event()
         self._idle.set()
         self._batches = BoundedSemaphore(BATCHES)
@@ -135,8 +135,8 @@ class Writer:
         while self._bytes >= self._backlog_bytes:
             if self._waiting:
                 self._leave_at(0.0)
-            self._room.clear()
-            self._room.wait()
+            self._below_limit.clear()
+            self._below_limit.wait()
 
     def put(self, result: Result) -> None:
         """Hand over a result; blocks like :meth:`wait_for_room`, which should be called first."""
@@ -156,7 +156,7 @@ class Writer:
 
     def _count(self, size: int) -> None:
         self._bytes += size
-        self._in_hand.add(size)
+        self._memory_budget.add(size)
 
     def _leave_at(self, due: float) -> None:
         if due < self._due:
@@ -220,11 +220,11 @@ class Writer:
             crash_points.point("worker.after_store")
             if stamp is not None and (stamp.refused or stamp.retired):
                 for result in batch:
-                    result.heed(stamp)
+                    result.apply(stamp)
             pages = [result.page for result in batch if result.page is not None]
             if stamp is None or self._admit(pages, stamp, owed):
                 break
-            log.info("committed_again", pages=len(pages), stamp=stamp.clock)
+            log.info("commit_repeated", pages=len(pages), stamp=stamp.clock)
             gevent.sleep(delay)
         crash_points.point("worker.after_admit")
         self._tally(batch)
@@ -239,7 +239,7 @@ class Writer:
                 )
             )
         self._count(-size)
-        self._room.set()
+        self._below_limit.set()
         self._batches.release()
         if not self._bytes:
             self._idle.set()
@@ -313,7 +313,7 @@ class Writer:
                 crash_points.note("worker.committed", _urls(work))
                 return stamp, work.owes
             except Unstorable as error:
-                log.warning("page_unstorable", url=error.url, reason=error.reason)
+                log.warning("page_not_stored", url=error.url, reason=error.reason)
                 if not any(result.mark_unstorable(error) for result in batch):
                     raise
 

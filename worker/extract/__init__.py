@@ -1,7 +1,7 @@
 """Extraction: from the bytes of a page to title, text, language, links and directives."""
 
 from greencrawl.worker.extract.directives import canonical_of, of_headers
-from greencrawl.worker.extract.hostile import TooDear, is_doubtful
+from greencrawl.worker.extract.hostile import TooExpensive, is_doubtful
 from greencrawl.worker.extract.media import is_html, is_plain, is_style, is_text
 from greencrawl.worker.extract.page import (
     add_links,
@@ -13,7 +13,7 @@ from greencrawl.worker.extract.page import (
 )
 
 __all__ = [
-    "TooDear",
+    "TooExpensive",
     "add_links",
     "canonical_of",
     "extract",

@@ -120,7 +120,7 @@ def is_doubtful(body: bytes) -> bool:
     )
 
 
-class TooDear(GreencrawlError):
+class TooExpensive(GreencrawlError):
     """Raised if reading a page would delay others: it needs a process of its own.
 
     ``spent`` seconds of CPU went into it.

@@ -20,7 +20,7 @@ from greencrawl.schema.net.action_texts import LinkTexts, is_known, says_somethi
 from greencrawl.schema.net.urls import MAX_URL, canonicalise, resolved
 from greencrawl.schema.records import Link
 from greencrawl.worker.extract.refresh import refresh_reference
-from greencrawl.worker.extract.text import INVISIBLE, compiled, read_text, squeeze
+from greencrawl.worker.extract.text import INVISIBLE, collapse, compiled, read_text
 
 READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 """Elements that extraction reads."""
@@ -291,9 +291,9 @@ def _anchor(element: etree._Element) -> str:
     The work is bounded, too: unclosed links nest, and each would read all that follows it.
     """
     if element.tag != "a":
-        return squeeze(element.get("alt") or element.get("title") or "")[:MAX_ANCHOR]
+        return collapse(element.get("alt") or element.get("title") or "")[:MAX_ANCHOR]
     if len(element) == 0:
-        return squeeze((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]
+        return collapse((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]
     pieces: list[str] = []
     length = 0
     walk = etree.iterwalk(element, events=("start", "end"))
@@ -309,7 +309,7 @@ def _anchor(element: etree._Element) -> str:
             length += len(piece)
             if length > 4 * MAX_ANCHOR:
                 break
-    return squeeze("".join(pieces))[:MAX_ANCHOR]
+    return collapse("".join(pieces))[:MAX_ANCHOR]
 
 
 def label_of(element: etree._Element) -> str:
@@ -340,4 +340,4 @@ def label_of(element: etree._Element) -> str:
     found = ["".join(pieces), next(filter(None, images), "")]
     found += [str(value) for name, value in element.items() if name in ("title", "aria-label")]
     text = next(filter(is_known, found), "") or next(filter(says_something, found), "")
-    return squeeze(text[: 4 * MAX_ANCHOR])
+    return collapse(text[: 4 * MAX_ANCHOR])

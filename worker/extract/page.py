@@ -13,7 +13,7 @@ from greencrawl.schema.records import Directives, Page
 from greencrawl.worker.extract.charset import sniff, to_utf8
 from greencrawl.worker.extract.directives import of_headers, with_metas
 from greencrawl.worker.extract.hostile import (
-    TooDear,
+    TooExpensive,
     close_raw,
     flatten,
     has_attribute_bomb,
@@ -38,7 +38,7 @@ from greencrawl.worker.extract.media import is_html, is_plain
 from greencrawl.worker.extract.sources.gather import gather
 from greencrawl.worker.extract.sources.headers import READ as READ_HEADERS
 from greencrawl.worker.extract.sources.wanted import USUAL, Wanted
-from greencrawl.worker.extract.text import compiled, html_parser, read_text, squeeze
+from greencrawl.worker.extract.text import collapse, compiled, html_parser, read_text
 
 MAX_TITLE = 1000
 """At most this many characters of a title are kept."""
@@ -92,13 +92,13 @@ def parsed(
 ) -> etree._Element | None:
     """Return the root of a tree.
 
-    Raises TooDear if a parse takes more CPU than ``seconds`` and can be stopped, or if it is
+    Raises TooExpensive if a parse takes more CPU than ``seconds`` and can be stopped, or if it is
     ``bounded`` and takes more memory than the pool has.
     """
     try:
         return _read(seconds, bounded, body, parser)
     except TimeoutError:
-        raise TooDear(seconds) from None
+        raise TooExpensive(seconds) from None
 
 
 def tree_of(
@@ -106,7 +106,7 @@ def tree_of(
 ) -> tuple[etree._Element | None, str]:
     """Return the root of a document's tree, None if there is nothing to parse; and its encoding.
 
-    Raises TooDear like :func:`outline`.
+    Raises TooExpensive like :func:`outline`.
     """
     encoding, skipped = sniff(body, content_type)
     return _parse(to_utf8(body[skipped:] if skipped else body, encoding), seconds, brief), encoding
@@ -173,12 +173,12 @@ def outline(
     """Read a page as :func:`extract` does; return it, and the references that become its links.
 
     ``said`` has the directives in the answer's headers; the page's own ones are added. With
-    ``seconds`` it raises TooDear if its parse takes more CPU than that; only a pool can stop it
-    (:func:`pool_trees`). With ``brief`` it also raises TooDear if the page is long and has to be
-    flattened, or its tree is larger than the pool. Without ``anchors`` the texts of links cannot be
-    read afterwards, ``url`` has to be canonical, and a few references (up to :data:`FEW`) come
-    resolved. With ``texts`` it also reads the texts of links, beside the resolved references, or
-    for :func:`add_links`. With ``samples`` it takes samples of the text. With ``spans`` it finds
+    ``seconds`` it raises TooExpensive if its parse takes more CPU than that; only a pool can stop
+    it (:func:`pool_trees`). With ``brief`` it also raises TooExpensive if the page is long and has
+    to be flattened, or its tree is larger than the pool. Without ``anchors`` the texts of links
+    cannot be read afterwards, ``url`` has to be canonical, and a few references (up to :data:`FEW`)
+    come resolved. With ``texts`` it also reads the texts of links, beside the resolved references,
+    or for :func:`add_links`. With ``samples`` it takes samples of the text. With ``spans`` it finds
     the spans of the main text; they are b"" if nothing was compiled, or if they would take more CPU
     than ``main_seconds``, unless these are 0. ``headers`` are the answer's header fields with
     lower-case names; ``wanted`` has the sources of links. ``roots`` gets the root of the tree if
@@ -297,7 +297,7 @@ def _no_html(
 def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Element | None:
     """Return the root of the tree, or None if there is nothing to parse.
 
-    Raises TooDear like :func:`outline`.
+    Raises TooExpensive like :func:`outline`.
     """
     if len(body) > _SMALL:
         if not brief or _read is _unbounded:
@@ -332,7 +332,7 @@ def _open_templates(root: etree._Element) -> None:
 
 def _flattened(body: bytes, brief: bool) -> bytes:
     if brief and len(body) > _FLATTENED:
-        raise TooDear(0.0)
+        raise TooExpensive(0.0)
     return flatten(body)
 
 
@@ -342,7 +342,7 @@ def _title(elements: list[tuple[str, etree._Element]]) -> str:
             continue
         parent = element.getparent()
         if parent is None or parent.tag != "svg":
-            return squeeze((element.text or "")[: 4 * MAX_TITLE])[:MAX_TITLE]
+            return collapse((element.text or "")[: 4 * MAX_TITLE])[:MAX_TITLE]
     return ""
 
 

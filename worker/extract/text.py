@@ -105,6 +105,6 @@ def _collapsed(result: etree._XSLTResultTree) -> str:
     return str(_normalize_space(_anywhere, text=text))
 
 
-def squeeze(text: str) -> str:
+def collapse(text: str) -> str:
     """Collapse white space, no-break spaces included, to single spaces."""
     return " ".join(text.split())

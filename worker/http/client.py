@@ -1,7 +1,7 @@
 """Downloads: one call is one request on the wire, and one answer or one failure.
 
 Redirects are not followed and nothing is tried again here: politeness must know of every request.
-The host's name is resolved and judged (``greencrawl.worker.http.names``), and the connection goes
+The host's name is resolved and judged (``greencrawl.worker.http.dns``), and the connection goes
 to that very address, while the Host header, SNI and the certificate's check keep the name.
 """
 
@@ -26,19 +26,19 @@ from greencrawl.worker.http.connections import (
     Connections,
     Origin,
 )
-from greencrawl.worker.http.names.resolver import LOOKUP_SECONDS, Resolver
-from greencrawl.worker.http.names.system import Lookup
+from greencrawl.worker.http.dns.resolver import LOOKUP_SECONDS, Resolver
+from greencrawl.worker.http.dns.system import Lookup
 from greencrawl.worker.http.receiving import LEAST_RATE, RATE_SECONDS, Receiver, put_aside
 from greencrawl.worker.http.response import Answer
 from greencrawl.worker.http.tls import tls_context
 from greencrawl.worker.metrics.table import RESPONSE_BUCKETS, SLOT
 from greencrawl.worker.metrics.tallies import Tallies
-from greencrawl.worker.session.in_hand import InHand, Part, PutAside
+from greencrawl.worker.session.memory_budget import MemoryBudget, Part, Preempted
 from greencrawl.worker.session.shares import Shares, Ticket
 
 MAX_IDLE = 600
 WAITED_SECONDS = 0.01
-"""After a longer wait at the gate it is checked again whether the connection is still usable."""
+"""After a longer wait for a share it is checked again whether the connection is still usable."""
 
 _REQUESTS, _BYTES, _SECONDS = (
     SLOT[name] for name in ("requests", "received_bytes", "response_seconds")
@@ -79,7 +79,7 @@ class Downloader:
     ``request_seconds`` bounds a whole request – look-up, connecting, TLS, sending, headers and
     body, however slowly they come – and ``connect_seconds`` its connecting and TLS alone. A body is
     cut off if it brings less than ``least_rate`` bytes a second after ``rate_seconds``. Bodies
-    count in ``in_hand`` while they are received, and may have to wait for each other. At most
+    count in ``memory_budget`` while they are received, and may have to wait for each other. At most
     ``max_idle`` connections are kept, each for ``idle_seconds``. ``dns_servers`` are asked for
     names, or the system's; a ``resolver`` replaces them, in a thread. ``tls`` is the one context of
     all https connections. One time is not bounded: how long a ready greenlet waits until it runs.
@@ -95,21 +95,21 @@ class Downloader:
         idle_seconds: float = IDLE_SECONDS,
         least_rate: float = LEAST_RATE,
         rate_seconds: float = RATE_SECONDS,
-        in_hand: InHand | None = None,
+        memory_budget: MemoryBudget | None = None,
         dns_servers: Sequence[str] = (),
         resolver: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
-        gate: Shares | None = None,
+        shares: Shares | None = None,
         allow_ports: Collection[int] = (),
         tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
         self._tallies = tallies or Tallies()
-        self._gate = gate
+        self._shares = shares
         self._refused_ports = BAD_PORTS | SERVICE_PORTS.difference(allow_ports)
         self._request_seconds = request_seconds
-        self._in_hand = in_hand or InHand(clock=clock)
-        self._receiver = Receiver(self._in_hand, least_rate, rate_seconds, clock)
+        self._memory_budget = memory_budget or MemoryBudget(clock=clock)
+        self._receiver = Receiver(self._memory_budget, least_rate, rate_seconds, clock)
         self._clock = clock
         self._resolver = Resolver(
             allow_networks, resolver, servers=dns_servers, tallies=self._tallies, clock=clock
@@ -148,11 +148,11 @@ class Downloader:
         the head of an answer other than 2xx is there, its status is the answer: if the body then
         breaks off, its first part is kept, marked as truncated. ``headers`` are sent besides Host,
         Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
-        monotonic clock. ``caps`` are the limits for the gate, if there is one. ``watch`` gets a
+        monotonic clock. ``caps`` are the limits for ``shares``, if there are any. ``watch`` gets a
         function that ends the request while no part of its answer has come. ``pack``: a large body
         may come back gzipped, whatever its own encoding was. Raises LeaseExpired when the deadline
-        has passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no
-        memory for the body, and what the gate raises.
+        has passed, InvalidUrl when ``url`` is not canonical http(s), MemoryTimeout when there is no
+        memory for the body, and what ``shares`` raises.
         """
         origin, target = _split(url)
         if origin.port in self._refused_ports:
@@ -169,7 +169,7 @@ class Downloader:
             return addresses
         until = started + self._request_seconds
         ticket = None
-        if self._gate is None:
+        if self._shares is None:
             connection = self._connections.take(origin, addresses) or self._connections.open(
                 origin, addresses, until - self._clock()
             )
@@ -180,7 +180,7 @@ class Downloader:
         message = request_head(target, origin.authority, fields, method, len(body)) + body
         request = _Request(url, message, max_body_bytes, until, deadline, pack)
         answer = Answer(bodiless=method == "HEAD")
-        part = Part(self._in_hand, connection.interrupt)
+        part = Part(self._memory_budget, connection.interrupt)
         if watch is not None:
             watch.cut = lambda: not answer.received and part.cut_off()
         try:
@@ -203,14 +203,14 @@ class Downloader:
     def _admitted(
         self, origin: Origin, addresses: Sequence[str], until: float, caps: Any, deadline: float
     ) -> tuple[Connection | Failure, Ticket | None]:
-        """Return a connection to one of the addresses that the gate allows; raises what the gate
-        raises."""
-        assert self._gate is not None
+        """Return a connection to one of the addresses that ``shares`` allows; raises what
+        that raises."""
+        assert self._shares is not None
         idle = self._connections.take(origin, addresses)
         if idle is not None:
             began = self._clock()
             try:
-                ticket = self._gate.enter(
+                ticket = self._shares.enter(
                     origin.host, idle.address, caps, connect=False, deadline=deadline,
                     make_room=no_room,
                 )  # fmt: skip
@@ -225,7 +225,7 @@ class Downloader:
         kind, told = FailureKind.UNREACHABLE, []
         budget = self._connections.connect_seconds  # for all addresses together
         for index, address in enumerate(addresses):
-            ticket = self._gate.enter(
+            ticket = self._shares.enter(
                 origin.host, address, caps, connect=True, deadline=deadline,
                 make_room=partial(self._connections.drop_idle, address),
             )  # fmt: skip
@@ -273,7 +273,7 @@ class Downloader:
         except TimeoutError as error:
             detail = str(error) or f"no complete answer within {self._request_seconds:g} s"
             return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
-        except PutAside:
+        except Preempted:
             return put_aside(answer, part)
         except ssl.SSLError as error:
             return Failure(FailureKind.TLS, error.reason or str(error), code=answer.status)
@@ -294,7 +294,7 @@ class Downloader:
         sent_ms: int,
         took_ms: int,
     ) -> Fetched | Failure:
-        """Return the record of the answer, its content-encoding undone. Raises Crowded."""
+        """Return the record of the answer, its content-encoding undone. Raises MemoryTimeout."""
         self._tallies.add(_BYTES, len(answer.body))
         self._tallies.observe(_SECONDS, RESPONSE_BUCKETS, took_ms / 1000)
         most, pack = request.max_body_bytes, request.pack

@@ -13,7 +13,7 @@ from greencrawl.worker.http.codings import Decoded, decode, encoded_cap
 from greencrawl.worker.http.connections import READ_BYTES, Connection
 from greencrawl.worker.http.packing import GZIP_MAGIC, MAX_CAME_BYTES, SMALL_BYTES, packed
 from greencrawl.worker.http.response import Answer
-from greencrawl.worker.session.in_hand import LITTLE_BYTES, InHand, Part, PutAside
+from greencrawl.worker.session.memory_budget import LITTLE_BYTES, MemoryBudget, Part, Preempted
 
 LEAST_RATE = 1024
 """Bytes of a body that must come each second, on average."""
@@ -38,13 +38,13 @@ class Receiver:
     """
 
     def __init__(
-        self, in_hand: InHand, least_rate: float, rate_seconds: float, clock: Clock
+        self, memory_budget: MemoryBudget, least_rate: float, rate_seconds: float, clock: Clock
     ) -> None:
-        self._in_hand = in_hand
+        self._memory_budget = memory_budget
         self._least_rate = least_rate
         self._rate_seconds = rate_seconds
         self._clock = clock
-        self._dear = BoundedSemaphore(1)
+        self._expensive = BoundedSemaphore(1)
         self._packing = BoundedSemaphore(1)
 
     def read(
@@ -59,16 +59,16 @@ class Receiver:
         """Read until the answer is complete, its limit is reached, or it breaks.
 
         ``pack`` as for :meth:`decode`. Raises TimeoutError when the request's time is over, or the
-        body comes too slowly, OSError when the connection is lost, PutAside, and Crowded.
+        body comes too slowly, OSError when the connection is lost, Preempted, and MemoryTimeout.
         """
-        in_hand, reads, begun = self._in_hand, 0, 0.0
+        memory_budget, reads, begun = self._memory_budget, 0, 0.0
         while True:
             if part.cut:
-                raise PutAside
+                raise Preempted
             most = READ_BYTES
-            if part.held >= part.granted or in_hand.taken >= in_hand.most:
+            if part.held >= part.granted or memory_budget.taken >= memory_budget.most:
                 if part.ended:
-                    raise PutAside
+                    raise Preempted
                 part.wait_for_room(until + connection.excused)
                 most = READ_BYTES if answer.received else LITTLE_BYTES
             now = self._clock() - connection.excused
@@ -92,7 +92,7 @@ class Receiver:
             began = thread_time() if framed else 0.0
             answer.take(data)
             if framed and (spent := thread_time() - began) > _DEAR_SECONDS_PER_BYTE * len(data):
-                with self._dear:
+                with self._expensive:
                     connection.pause(spent / _SHARE)
             if answer.violation:
                 return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)
@@ -127,14 +127,14 @@ class Receiver:
         """Undo content-encodings.
 
         A body that becomes large waits until there is memory, or is gzipped meanwhile if the caller
-        can ``pack`` it. Raises Crowded.
+        can ``pack`` it. Raises MemoryTimeout.
         """
         if pack and 200 <= answer.status < 300:
             return self._packed(cap, answer)
         data, coding = bytes(answer.body), answer.headers.get("content-encoding", "")
-        in_hand, complete = self._in_hand, answer.complete
-        if coding and in_hand.taken >= in_hand.most:
-            small = in_hand.small
+        memory_budget, complete = self._memory_budget, answer.complete
+        if coding and memory_budget.taken >= memory_budget.most:
+            small = memory_budget.small
             decoded = decode(data, coding, min(cap, small), complete=complete)
             if cap <= small or not (decoded.truncated or decoded.error):
                 return decoded

@@ -6,7 +6,7 @@ import re
 
 from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 
-from greencrawl.worker.http.odd import NotHttp, Tidier
+from greencrawl.worker.http.repair import HeadRepair, NotHttp
 
 MAX_HEAD_BYTES = 64 * 1024
 """Status line and headers have at most this many bytes, interim (1xx) answers included."""
@@ -67,9 +67,9 @@ class Answer(HTTPResponseParser):
     _name = ""
     _value: str | None = None
     _raw: bytearray | None = None  # all that came, until it is certain that the parser can read it
-    _link_room = MAX_LINK_BYTES
+    _link_bytes_left = MAX_LINK_BYTES
     _left_out = 0  # bytes of Link fields
-    _tidier: Tidier | None = None
+    _repair: HeadRepair | None = None
     _again: _Again | None = None
 
     def __init__(self, *, bodiless: bool = False) -> None:
@@ -187,24 +187,24 @@ class Answer(HTTPResponseParser):
         self._judge()
 
     def _feed(self, data: bytes) -> None:
-        if self._again is None or self._tidier is None:
+        if self._again is None or self._repair is None:
             self.feed(data)
             return
-        tidied = self._tidier.push(data) if data else b""
-        if tidied or not data:
-            self._again.feed(tidied)
+        repaired = self._repair.push(data) if data else b""
+        if repaired or not data:
+            self._again.feed(repaired)
 
     def _start_over(self) -> None:
         """Read the answer from its start, tidied."""
         raw, self._raw = bytes(self._raw or b""), None
         if self.body:  # a server that violates the standard does so from its first chunk on
             return
-        self._again, self._tidier = _Again(self), Tidier(bodiless=self._bodiless)
+        self._again, self._repair = _Again(self), HeadRepair(bodiless=self._bodiless)
         self.headers.clear()
         self.body, self.cookies, self.robots_tags = b"", (), ()
         self.status, self.head_done = 0, False
         self._head_bytes = self._fields = self._left_out = 0
-        self._link_room, self.links_cut = MAX_LINK_BYTES, False
+        self._link_bytes_left, self.links_cut = MAX_LINK_BYTES, False
         self._name, self._value, self.violation = "", None, ""
         try:
             self._feed(raw)
@@ -248,7 +248,7 @@ class Answer(HTTPResponseParser):
         if self.head_done:
             return
         before = self._value or ""
-        if len(before) + len(text) > self._link_room and self._name.lower() == "link":
+        if len(before) + len(text) > self._link_bytes_left and self._name.lower() == "link":
             self._cut_links(before, text)
         else:
             self._value = before + text
@@ -260,9 +260,9 @@ class Answer(HTTPResponseParser):
         """
         value = before
         if not self.links_cut:
-            value = (before + text)[: max(self._link_room, 0)]
+            value = (before + text)[: max(self._link_bytes_left, 0)]
             value = value[: max(value.rfind("<"), 0)]
-        self.links_cut, self._link_room = True, 0
+        self.links_cut, self._link_bytes_left = True, 0
         self._left_out += len(before) + len(text) - len(value)
         self._value = value
 
@@ -277,7 +277,7 @@ class Answer(HTTPResponseParser):
             else:
                 self.headers.clear()
                 self.cookies = self.robots_tags = ()
-                self._link_room, self.links_cut = MAX_LINK_BYTES, False
+                self._link_bytes_left, self.links_cut = MAX_LINK_BYTES, False
         return self._bodiless
 
     def _on_body(self, data: bytearray) -> None:
@@ -298,7 +298,7 @@ class Answer(HTTPResponseParser):
             self._left_out += len(name) + 4
             return
         else:
-            self._link_room -= len(value) + _LINK_FIELD_BYTES
+            self._link_bytes_left -= len(value) + _LINK_FIELD_BYTES
         if name == "x-robots-tag" and name in self.headers:
             self.robots_tags = (*(self.robots_tags or (self.headers[name],)), value)
         if name not in self.headers:

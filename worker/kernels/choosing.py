@@ -158,8 +158,8 @@ def _as_page(context: CrawlContext, task: Task, fetched: Fetched) -> Way:
     return STYLE if context.options.requisites == "on" and is_style(said) else NOTHING
 
 
-def read_alone(context: CrawlContext, name: str, task: Task, fetched: Fetched) -> Reading:
+def read_in_quarantine(context: CrawlContext, name: str, task: Task, fetched: Fetched) -> Reading:
     """Read by the kernel of that name in a process where nothing else waits."""
     if name == HTTP.name:
-        return read(context, task, fetched, alone=True)
+        return read(context, task, fetched, in_quarantine=True)
     return context.kernels.by_name[name].read(context, task, fetched)

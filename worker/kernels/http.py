@@ -15,7 +15,7 @@ from greencrawl.schema.net.action_texts import texts_of
 from greencrawl.schema.records import CrawlOptions, Directives, Failure, Fetched, StoredPage, Task
 from greencrawl.worker.directives.withholding import judged
 from greencrawl.worker.extract import (
-    TooDear,
+    TooExpensive,
     add_links,
     canonical_of,
     is_style,
@@ -41,7 +41,7 @@ byte."""
 
 HUB_SECONDS = 0.25
 """A parse may take this many CPU seconds if all other sessions wait for it."""
-ALONE_SECONDS = 2.0
+QUARANTINE_SECONDS = 2.0
 """A parse may take this many CPU seconds if none waits, or twice the grant if that is more."""
 
 _METERED_BYTES = 32 * 1024
@@ -70,19 +70,21 @@ def said_by(context: CrawlContext, fetched: Fetched) -> Directives | None:
     return judged(said, context.options, fetched)
 
 
-def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = False) -> Reading:
+def read(
+    context: CrawlContext, task: Task, fetched: Fetched, *, in_quarantine: bool = False
+) -> Reading:
     """Read the HTML that came as ``fetched`` for ``task``; an error in a hook is a problem.
 
-    Raises TooDear if others would have to wait for long, unless it is read ``alone``.
+    Raises TooExpensive if others would have to wait for long, unless it is read ``in_quarantine``.
     """
     metered = len(fetched.body) >= _METERED_BYTES
     began = thread_time() if metered else 0.0
     try:
-        reading = _read(context, task, fetched, alone=alone)
-    except TooDear as error:
+        reading = _read(context, task, fetched, in_quarantine=in_quarantine)
+    except TooExpensive as error:
         spent = thread_time() - began if metered else error.spent
-        if not alone:
-            raise TooDear(spent) from None
+        if not in_quarantine:
+            raise TooExpensive(spent) from None
         failure = f"its parse had not ended after {spent:.1f} s of CPU"
         return Reading(failure=failure, cpu=spent)
     # The time of hooks was subtracted from it already.
@@ -98,7 +100,7 @@ def keeps_body(options: CrawlOptions, content_type: str) -> bool:
     return options.bodies == "all" or options.requisites == "on" or is_text(content_type)
 
 
-def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -> Reading:
+def _read(context: CrawlContext, task: Task, fetched: Fetched, *, in_quarantine: bool) -> Reading:
     if context.wanted.requisites and is_style(fetched.content_type):
         return read_style(context, task, fetched)
     checker, hooks = context.checker, context.hooks
@@ -114,8 +116,8 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         samples=fetched.sampled and context.options.traps == "on",
         spans=context.options.main_text == "on",
         main_seconds=granted(fetched),
-        seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,
-        brief=not alone,
+        seconds=max(QUARANTINE_SECONDS, 2 * granted(fetched)) if in_quarantine else HUB_SECONDS,
+        brief=not in_quarantine,
         headers=fetched.headers,
         wanted=context.wanted,
         roots=roots,

@@ -71,21 +71,21 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
         row.canonical = self.canonical or row.canonical
         row.directives = self.directives or row.directives
 
-    def notes(self, dear: str) -> dict[FailureKind, str]:
+    def warnings(self, cost: str) -> dict[FailureKind, str]:
         """Return further facts about a stored page.
 
-        ``dear``: why decoding its encodings was too expensive, "" if it was not.
+        ``cost``: why decoding its encodings was too expensive, "" if it was not.
         """
-        notes = {}
-        if dear or self.costly:
-            notes[FailureKind.COSTLY] = "; ".join(filter(None, (dear, self.costly)))
+        warnings = {}
+        if cost or self.costly:
+            warnings[FailureKind.COSTLY] = "; ".join(filter(None, (cost, self.costly)))
         if self.dense:
-            notes[FailureKind.DENSE] = self.dense
+            warnings[FailureKind.DENSE] = self.dense
         if left_out := self._left_out():
-            notes[FailureKind.LINKS] = "; ".join(left_out)
+            warnings[FailureKind.LINKS] = "; ".join(left_out)
         if self.unread:
-            notes[FailureKind.SITEMAP] = self.unread
-        return notes
+            warnings[FailureKind.SITEMAP] = self.unread
+        return warnings
 
     def _left_out(self) -> list[str]:
         said = []

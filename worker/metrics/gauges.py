@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from greencrawl.worker.engine import Engine
     from greencrawl.worker.http.client import Downloader
     from greencrawl.worker.session.held import Sessions
-    from greencrawl.worker.session.in_hand import InHand
+    from greencrawl.worker.session.memory_budget import MemoryBudget
 
 
 def meter_of(
@@ -21,7 +21,7 @@ def meter_of(
     engine: Engine,
     sessions: Sessions,
     writer: Writer,
-    in_hand: InHand,
+    memory_budget: MemoryBudget,
     downloader: Downloader,
 ) -> Meter:
     """Make a meter that notes them among ``tallies``; sizes in bytes."""
@@ -33,7 +33,7 @@ def meter_of(
             "greenlets_allowed": lambda: engine.greenlets,
             "writer_queue_bytes": lambda: writer.backlog_bytes,
             "writer_queue_results": lambda: writer.queue_results,
-            "in_hand_bytes": lambda: in_hand.bytes,
+            "in_hand_bytes": lambda: memory_budget.bytes,
             "idle_connections": lambda: downloader.idle_connections,
         },
         {"hub_blocked_seconds": lambda: blocked().seconds},

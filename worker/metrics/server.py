@@ -53,11 +53,11 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         self.tokens = tokens
         self._tls = tls
         self._seconds = seconds
-        self._room = BoundedSemaphore(MOST_CONNECTIONS)
+        self._connections = BoundedSemaphore(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give it a thread, if one is left."""
-        if self._room.acquire(blocking=False):
+        if self._connections.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -73,7 +73,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         finally:
             cut.cancel()
             same.close()
-            self._room.release()
+            self._connections.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Agree on TLS, if there is a certificate, and answer."""
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        log.debug("scraped", request=format % args)
+        log.debug("metrics_scraped", request=format % args)
 
 
 def _cut(request: socket.socket) -> None:

@@ -91,7 +91,7 @@ class Follower:
                     self._process.change(reply.crawls)
             except (Unavailable, Refused) as error:
                 if not silent:
-                    log.info("cannot_follow", reason=str(error))
+                    log.info("orders_not_received", reason=str(error))
                 silent = True
                 gevent.sleep(UNKNOWN_SECONDS if isinstance(error, Refused) else next(backoff))
                 wait = 0.0
@@ -177,7 +177,7 @@ class Follower:
         self._process.tell(reply.log_to)
         other = reply.revision != self._request.revision or reply.options != self._options
         if other:
-            log.info("ordered", revision=reply.revision, **_said(reply.options))
+            log.info("orders_received", revision=reply.revision, **_said(reply.options))
             self._options, self._ordered = reply.options, self._clock()
             self._file.write(Kept(reply.revision, reply.options))
             self._process.keep(reply.options)

@@ -51,7 +51,7 @@ class OrdersFile:
             # From a later version, or damaged: the known orders stay, and a broker sends them
             # again.
             if not self._unreadable:
-                log.warning("orders_unreadable", path=str(self._path), reason=str(error))
+                log.warning("orders_not_read", path=str(self._path), reason=str(error))
             self._read_at, self._unreadable = None, True
         return self._kept
 

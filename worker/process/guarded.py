@@ -20,7 +20,7 @@ from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
 from greencrawl.schema.records.auth import Form, Own
 from greencrawl.worker.auth.base import Grant, Kind, Verdict
 from greencrawl.worker.crawls import CrawlContext
-from greencrawl.worker.extract import TooDear, is_doubtful, stops
+from greencrawl.worker.extract import TooExpensive, is_doubtful, stops
 from greencrawl.worker.kernels import Kernel
 from greencrawl.worker.kernels.http import HTTP, granted
 from greencrawl.worker.kernels.judged import JudgedVisit
@@ -160,7 +160,7 @@ class Guarded:
             try:
                 with self._crash_record.parsing(_suspect(visit, task)):
                     return kind.judge(fetched, grant)
-            except TooDear as error:
+            except TooExpensive as error:
                 if error.spent:
                     self._bill(visit, fetched, error.spent)
         with visit.held.waiting(request=False):
@@ -205,14 +205,14 @@ class Guarded:
         doubtful = kernel is HTTP and not stops() and is_doubtful(fetched.body)
         packed = dense(fetched)
         if packed or task.suspect or doubtful or self._costly.suspects(visit.host, fetched.address):
-            reading = self._read_alone(visit, task, fetched, 0.0, kernel)
+            reading = self._read_in_quarantine(visit, task, fetched, 0.0, kernel)
             reading.dense = packed
             return reading
         try:
             with self._crash_record.parsing(_suspect(visit, task)):
                 reading = kernel.read(visit.context, task, fetched)
-        except TooDear as error:
-            return self._read_alone(visit, task, fetched, error.spent, kernel)
+        except TooExpensive as error:
+            return self._read_in_quarantine(visit, task, fetched, error.spent, kernel)
         if reading.cpu and reading.cpu > granted(fetched):
             self._charge(visit, fetched, reading, granted(fetched))
         return reading
@@ -265,7 +265,7 @@ class Guarded:
             self._bill(visit, answer, answer.unpacking, said=said)
         return said
 
-    def _read_alone(
+    def _read_in_quarantine(
         self, visit: Visit, task: Task, fetched: Fetched, spent: float, kernel: Kernel
     ) -> Reading:
         """Read alone; ``spent`` seconds of CPU went into it here already."""

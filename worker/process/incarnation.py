@@ -47,11 +47,13 @@ def begin(path: Path) -> Incarnation:
     try:
         file_lock.take(path.with_suffix(".life"), b"%d" % os.getpid())
     except BlockingIOError:
-        return next_incarnation(path, alone=False)
+        return next_incarnation(path, holds_lock=False)
     return next_incarnation(path)
 
 
-def next_incarnation(path: Path, *, boot: str | None = None, alone: bool = True) -> Incarnation:
+def next_incarnation(
+    path: Path, *, boot: str | None = None, holds_lock: bool = True
+) -> Incarnation:
     """Note a start in the file at ``path``, durably; its number is above all before.
 
     It is made of the clock's seconds and five random digits. Because of the seconds, a worker that
@@ -59,13 +61,13 @@ def next_incarnation(path: Path, *, boot: str | None = None, alone: bool = True)
     apart that use one name and started in the same second or from copies of one folder. Lua can
     write fourteen digits.
 
-    ``boot`` names the boot of the machine; by default the kernel is asked. ``alone``: all that
+    ``boot`` names the boot of the machine; by default the kernel is asked. ``holds_lock``: all that
     began in this folder before are over. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     boot = boot_id() if boot is None else boot
     place = path.parent.stat()
-    here = [boot, place.st_dev, place.st_ino] if boot and alone else None
+    here = [boot, place.st_dev, place.st_ino] if boot and holds_lock else None
     earlier, written_at = _read(path)
     second = max([int(time.time()) - _SINCE_SECONDS, *(n // _CHANCES + 1 for n in earlier)])
     number = second * _CHANCES + random.randrange(_CHANCES)

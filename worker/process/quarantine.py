@@ -38,7 +38,7 @@ from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.extract import pool_trees
 from greencrawl.worker.hooks import HookError
-from greencrawl.worker.kernels.choosing import read_alone
+from greencrawl.worker.kernels.choosing import read_in_quarantine
 from greencrawl.worker.kernels.http import HTTP
 from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.kernels.visit import TaskVisit
@@ -73,7 +73,7 @@ STEPS = 8
 NICENESS = 10
 """A page that loops must not take half of a core from the crawl."""
 
-log = logger("alone")
+log = logger("quarantine")
 
 
 class DiedInQuarantine(GreencrawlError):
@@ -309,7 +309,7 @@ def main(descriptor: int, parent: int) -> int:
     die_with(parent)
     os.nice(NICENESS)
     pool_trees()  # without it no parse can be stopped
-    form_page.read_alone()
+    form_page.in_own_process()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker says when it is over
     contexts: dict[int, CrawlContext] = {}
     with socket.socket(fileno=descriptor) as sock:
@@ -326,7 +326,9 @@ def _serve(contexts: dict[int, CrawlContext], request: Request, sock: socket.soc
         if context is None or context.crawl != crawl:
             context = contexts[crawl.id] = context_of(crawl)
         if isinstance(request, ReadRequest):
-            return ReadAnswer(read_alone(context, request.kernel, request.task, request.fetched))
+            return ReadAnswer(
+                read_in_quarantine(context, request.kernel, request.task, request.fetched)
+            )
         if isinstance(request, FetchRequest):
             visit = RemoteVisit(sock, request.task, context.options.max_body_bytes)
             kernel = context.kernels.by_name[request.kernel]

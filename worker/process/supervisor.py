@@ -45,7 +45,7 @@ MAX_FALSE_STARTS = 5
 
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
 _LOCK_SECONDS = 3.0
-_ROOM_SECONDS = 1.0
+_DISK_CHECK_SECONDS = 1.0
 _START_SECONDS = 120.0
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _STARTS, _PROCESS_ID = table.SLOT["process_starts"], table.SLOT["process_id"]
@@ -99,7 +99,7 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     beats: int = 0
-    beaten: float = 0.0
+    last_beat: float = 0.0
     false_starts: int = 0
     deaths: int = 0
     died: float = 0.0
@@ -131,8 +131,8 @@ class Supervisor:
         self._wanted = 0
         self._children: list[Child] = []
         self._exporter: Exporter | None = None
-        self._disk = Trouble(log, "disk_full", "disk_has_room", clock=clock)
-        self._room_at = 0.0
+        self._disk = Trouble(log, "disk_space_exhausted", "disk_space_regained", clock=clock)
+        self._disk_check_at = 0.0
         self._stopping_since: float | None = None
         self._status = 0
 
@@ -158,7 +158,7 @@ class Supervisor:
             os.close(self._lock)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         if self._status:
-            log.error("no_child_comes_up", advice="the lines above say why")
+            log.error("children_not_started", advice="the lines above say why")
         return self._status
 
     def _serve_metrics(self) -> None:
@@ -173,7 +173,7 @@ class Supervisor:
     def _child(self, number: int) -> Child:
         """Return a child that is about to be started; its counters continue from an earlier one."""
         place, worker = folder(self._settings), self._settings.worker_id
-        child = Child(number, CrashRecord(place / f"{worker}-{number}.marker"))
+        child = Child(number, CrashRecord(place / f"{worker}-{number}.crash"))
         if self._settings.metrics_bind is not None:
             file = tallies.file_of(place, worker, number)
             child.tallies = tallies.attach(file) or tallies.create(file)
@@ -182,14 +182,14 @@ class Supervisor:
     def _child_if_room(self, number: int) -> Child | None:
         """Return such a child; None while the disk is full: others go on, and a later look tries
         again."""
-        if self._clock() < self._room_at:
+        if self._clock() < self._disk_check_at:
             return None
         try:
             child = self._child(number)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            self._room_at = self._clock() + _ROOM_SECONDS
+            self._disk_check_at = self._clock() + _DISK_CHECK_SECONDS
             self._disk.failed(child=number, data=str(self._settings.data), reason=str(error))
             return None
         self._disk.done(child=number)
@@ -205,10 +205,10 @@ class Supervisor:
         if received is None or received.si_signo not in (signal.SIGTERM, signal.SIGINT):
             return
         if self._stopping_since is None:
-            log.info("stopping", grace_seconds=self._grace)
+            log.info("stop_started", grace_seconds=self._grace)
             self._stop(0)
         elif self._clock() - self._stopping_since > 0.5:  # Ctrl-C reaches a terminal's group twice
-            log.warning("children_killed_at_once")
+            log.warning("children_killed", reason="a second signal came")
             self._kill_all()
 
     def _stop(self, status: int) -> None:
@@ -235,7 +235,7 @@ class Supervisor:
         self._wanted = processes(self._settings, options)
         for child in self._children:
             if child.number >= self._wanted and child.leaving_since is None:
-                log.info("child_to_end", child=child.number, wanted=self._wanted)
+                log.info("child_stop_started", child=child.number, wanted=self._wanted)
                 child.leaving_since, child.start_at = self._clock(), inf
                 if child.process:
                     child.process.send_signal(signal.SIGTERM)
@@ -269,7 +269,7 @@ class Supervisor:
         if self._exporter is not None:
             self._exporter.look()
         if self._stopping_since is not None and now - self._stopping_since > self._grace:
-            log.warning("children_killed_after_grace", grace_seconds=self._grace)
+            log.warning("children_killed", grace_seconds=self._grace)
             self._kill_all()
 
     def _allow_for_delay(self, late_seconds: float) -> None:
@@ -277,7 +277,7 @@ class Supervisor:
         if late_seconds <= self._look:
             return
         for child in self._children:
-            child.beaten += late_seconds
+            child.last_beat += late_seconds
             if child.leaving_since is not None:
                 child.leaving_since += late_seconds
         if self._stopping_since is not None:
@@ -294,7 +294,7 @@ class Supervisor:
             start_new_session=True,  # a terminal's Ctrl-C goes only to the supervisor
         )
         child.cause = FailureKind.PROCESS_DEATH
-        child.started = child.beaten = self._clock()
+        child.started = child.last_beat = self._clock()
         child.beats = 0
         child.tallies.add(_STARTS)
         child.tallies.set(_PROCESS_ID, child.process.pid)
@@ -305,27 +305,27 @@ class Supervisor:
         assert child.process
         beats = child.crash_record.beats
         if beats != child.beats:
-            child.beats, child.beaten = beats, now
+            child.beats, child.last_beat = beats, now
             return
         allowed = self._settings.stall_seconds if beats else _START_SECONDS
-        if now - child.beaten <= allowed:
+        if now - child.last_beat <= allowed:
             return
         suspect = child.crash_record.suspect()
         log.error(
             "child_stalled",
             child=child.number,
             pid=child.process.pid,
-            seconds=round(now - child.beaten, 1),
+            seconds=round(now - child.last_beat, 1),
             url=suspect.url if suspect else "",
         )
         child.cause = FailureKind.STALLED
-        child.beaten = now
+        child.last_beat = now
         child.process.kill()
 
     def _check_leaving(self, child: Child, now: float) -> None:
         """Kill a child that does not end in the time that a stop may take."""
         if child.leaving_since is not None and now - child.leaving_since > self._grace:
-            log.warning("child_killed_after_grace", child=child.number)
+            log.warning("child_killed", child=child.number)
             child.leaving_since = now
             if child.process:
                 child.process.kill()
@@ -338,7 +338,7 @@ class Supervisor:
         child.tallies.clear_gauges()
         if self._stopping_since is not None or child.leaving_since is not None:
             if status:
-                log.warning("child_stopped_uncleanly", child=child.number, status=status)
+                log.warning("child_stop_failed", child=child.number, status=status)
             # it is wanted again
             if child.leaving_since is not None and child.number < self._wanted:
                 child.leaving_since, child.start_at = None, child.died

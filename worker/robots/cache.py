@@ -58,7 +58,7 @@ ASK_SECONDS = 10.0
 """A session waits this long for an answer from another host's session."""
 ASK_AGAIN_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
-_AT_ONCE = 16
+_MOST_FETCHES = 16
 """At most this many sessions ask the shared cache at the same time.
 
 Each needs a connection to Redis. A thousand that began together opened some 300, for one query each
@@ -88,7 +88,7 @@ class RobotsRules:
     def __init__(self, shared: Frontier, clock: Clock = monotonic) -> None:
         self._shared = shared
         self._clock = clock
-        self._turns = BoundedSemaphore(_AT_ONCE)
+        self._turns = BoundedSemaphore(_MOST_FETCHES)
         self._compiling = BoundedSemaphore(1)
         self._local: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0

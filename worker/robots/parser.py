@@ -61,7 +61,7 @@ _UTF_16 = (
 )  # fmt: skip
 """How a file in UTF-16 begins: with its mark, or with the word User-agent."""
 _LINE_END = re.compile(rb"[\r\n]")
-_AT_ONCE = 8192
+_READ_BYTES = 8192
 """Octets that are searched for lines, or one longer line, before others have their turn."""
 
 
@@ -91,7 +91,7 @@ def _said(body: bytes) -> Iterator[re.Match[bytes] | None]:
     """
     begin = 0
     while begin < len(body):
-        rest = _LINE_END.search(body, begin + _AT_ONCE)
+        rest = _LINE_END.search(body, begin + _READ_BYTES)
         end = rest.start() if rest else len(body)
         for number, said in enumerate(_SAYS.finditer(body, begin, end)):
             if not number % STEP:

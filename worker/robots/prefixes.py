@@ -10,7 +10,7 @@ from greencrawl.worker.process.steps import Steps
 STEP = 128
 """Lines, or rules, between two yields."""
 
-_SORTED_AT_ONCE = 2048
+_SORT_CHUNK = 2048
 
 
 class Prefixes:
@@ -34,10 +34,10 @@ class Prefixes:
         """Make one from codes by string."""
         table = cls()
         texts = list({**begins, **exact}) if exact else list(begins)
-        if len(texts) > _SORTED_AT_ONCE:  # runs of strings are merged quickly
+        if len(texts) > _SORT_CHUNK:  # runs of strings are merged quickly
             runs: list[str] = []
-            for first in range(0, len(texts), _SORTED_AT_ONCE):
-                runs += sorted(texts[first : first + _SORTED_AT_ONCE])
+            for first in range(0, len(texts), _SORT_CHUNK):
+                runs += sorted(texts[first : first + _SORT_CHUNK])
                 yield
             texts = runs
         texts.sort()

@@ -55,10 +55,10 @@ def until_available(
             if monotonic() >= limit:
                 raise
             if count == 0:
-                log.warning("waiting", what=what, reason=str(error))
+                log.warning("wait_started", what=what, reason=str(error))
             wait(delay)
             continue
         if count:
-            log.info("back_again", what=what, tries=count + 1)
+            log.info("wait_ended", what=what, tries=count + 1)
         return result
     raise AssertionError("delays never end")

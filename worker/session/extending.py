@@ -12,7 +12,7 @@ from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import ExtendItem, ExtendRequest
 from greencrawl.worker.session.backoff import delays
-from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.held import HeldSession, Sessions
 
 log = logger("worker")
 
@@ -40,7 +40,7 @@ class Extender:
         third = wait = self._lease_seconds / 3
         all_at = self._clock() + third
         silent = False
-        missed: list[Held] = []
+        missed: list[HeldSession] = []
         while True:
             gevent.sleep(wait)
             everything = self._clock() >= all_at or not missed
@@ -48,7 +48,7 @@ class Extender:
                 missed = self._extend(self._sessions.holding() if everything else missed)
             except (Unavailable, Refused) as error:
                 if not silent:
-                    log.warning("cannot_extend", reason=str(error))
+                    log.warning("sessions_not_extended", reason=str(error))
                 silent, all_at, wait = True, 0.0, min(next(backoff), third)
                 continue
             silent = False
@@ -59,10 +59,10 @@ class Extender:
             else:
                 backoff, wait = delays(), all_at - self._clock()
 
-    def _extend(self, some: Sequence[Held]) -> list[Held]:
+    def _extend(self, some: Sequence[HeldSession]) -> list[HeldSession]:
         """Extend some; return those whose node is away."""
         all_held = [held for held in some if not held.lost]
-        missed: list[Held] = []
+        missed: list[HeldSession] = []
         for start in range(0, len(all_held), _EXTEND_BATCH):
             batch = all_held[start : start + _EXTEND_BATCH]
             items = tuple(

@@ -19,8 +19,8 @@ from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays
 from greencrawl.worker.session.caps import Caps, NoShare
-from greencrawl.worker.session.held import Held
-from greencrawl.worker.session.in_hand import Crowded, InHand
+from greencrawl.worker.session.held import HeldSession
+from greencrawl.worker.session.memory_budget import MemoryBudget, MemoryTimeout
 from greencrawl.worker.session.pace import Pace
 from greencrawl.worker.traps.traps import NO_JUDGE
 
@@ -46,14 +46,14 @@ class Visit:
 
     def __init__(
         self,
-        held: Held,
+        held: HeldSession,
         context: CrawlContext,
         fetcher: Downloader,
         stopping: Event,
-        in_hand: InHand | None = None,
+        memory_budget: MemoryBudget | None = None,
         rate: Rate | None = None,
     ) -> None:
-        self._in_hand = in_hand or InHand()
+        self._memory_budget = memory_budget or MemoryBudget()
         self._rate = rate or Rate()
         self._holds = 0
         self._kept = 0
@@ -145,14 +145,14 @@ class Visit:
                 )
         except NoShare as error:  # other hosts at its address were asked: it comes again
             self.put_off(error.by, error.seconds, str(error))
-        except Crowded as error:
+        except MemoryTimeout as error:
             self._requests += 1
             self.put_off(PutOff.MEMORY, CROWDED_SECONDS, str(error))
         self._rate.requests += 1 if isinstance(answer, Fetched) else answer.requests
         if isinstance(answer, Fetched):
             self._requests += 1
             self._holds = len(answer.body)
-            self._in_hand.add(self._holds)
+            self._memory_budget.add(self._holds)
         else:
             self._requests += answer.requests
         self._pace.note(answer)
@@ -161,7 +161,7 @@ class Visit:
             raise VisitOver(answer.detail)
         return answer
 
-    def _watched(self) -> Held | None:
+    def _watched(self) -> HeldSession | None:
         """Return the session of an unknown host; None for others, which keep their place however
         long they take."""
         known = self._robots_read or self.held.session.robots_known
@@ -172,12 +172,12 @@ class Visit:
         needed."""
         self._let_go_last()
         if self._kept:
-            self._in_hand.add(-self._kept)
+            self._memory_budget.add(-self._kept)
             self._kept = 0
 
     def _let_go_last(self) -> None:
         if self._holds:
-            self._in_hand.add(-self._holds)
+            self._memory_budget.add(-self._holds)
             self._holds = 0
 
     def keep(self) -> None:
@@ -192,7 +192,7 @@ class Visit:
 
     def repacked(self, size: int) -> None:
         """Count this many bytes for the last answer from now on."""
-        self._in_hand.add(size - self._holds)
+        self._memory_budget.add(size - self._holds)
         self._holds = size
 
     def rest(self, seconds: float) -> None:

@@ -22,7 +22,7 @@ End = Literal["", "stop", "stale", "silent"]
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldSession:
     """One session.
 
     ``deadline`` is on ``greencrawl.schema.clock.monotonic``: no request may be sent after it.
@@ -49,27 +49,27 @@ class Held:
     """The greenlet that waits until the next request may be sent."""
 
     def pause(self, wait: Callable[[float | None], object], seconds: float | None) -> None:
-        """Call ``wait`` for this long, unless it is roused before."""
+        """Call ``wait`` for this long, unless it is interrupted before."""
         self.resting = gevent.getcurrent()
         try:
             wait(seconds)
-            if self.resting is None:  # roused at the same moment: it is on its way
+            if self.resting is None:  # interrupted at the same moment: it is on its way
                 gevent.sleep(seconds or 1.0)
-        except Roused:
+        except Interrupted:
             pass
         finally:
             self.resting = None
 
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         """End its pause, if it has one: it checks again whether to go on."""
         resting, self.resting = self.resting, None
         if resting is not None:
-            gevent.get_hub().loop.run_callback(resting.throw, Roused())
+            gevent.get_hub().loop.run_callback(resting.throw, Interrupted())
 
     def end_soon(self) -> None:
         """Send no further request; unfetched tasks go back, and the host is free."""
         self.ended = self.ended or "stop"
-        self.rouse()
+        self.interrupt()
 
     def waiting(self, *, request: bool) -> Waiting:
         """Note as long as the body runs that it waits; ``request``: for its host."""
@@ -82,17 +82,17 @@ class Held:
         return self.ended == "stale"
 
 
-class Roused(Exception):
-    """Raised in the pause of a session, by :meth:`Held.rouse`."""
+class Interrupted(Exception):
+    """Raised in the pause of a session, by :meth:`HeldSession.interrupt`."""
 
 
 class Waiting:
-    """The result of :meth:`Held.waiting`: a class, since a generator would cost a page 6 µs
+    """The result of :meth:`HeldSession.waiting`: a class, since a generator would cost a page 6 µs
     more."""
 
     __slots__ = ("_before", "_held", "_inflight")
 
-    def __init__(self, held: Held, inflight: InflightTable | None) -> None:
+    def __init__(self, held: HeldSession, inflight: InflightTable | None) -> None:
         self._held = held
         self._inflight = inflight
 
@@ -116,7 +116,7 @@ class Sessions:
 
     def __init__(self, inflight: InflightTable | None = None) -> None:
         self._inflight = inflight
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldSession] = {}
         self._fetching = 0
 
     @property
@@ -127,22 +127,22 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._held)
 
-    def hold(self, session: Session, deadline: float) -> Held | None:
+    def hold(self, session: Session, deadline: float) -> HeldSession | None:
         """Add a leased session; return None if it is held already (an answer that came twice)."""
         if session.token in self._held:
             return None
-        held = Held(session, deadline)
+        held = HeldSession(session, deadline)
         if self._inflight is not None:
             held.inflight, held.row = self._inflight, self._inflight.take(session.token)
         self._held[session.token] = held
         self._fetching += 1
         return held
 
-    def holding(self) -> list[Held]:
+    def holding(self) -> list[HeldSession]:
         """Return those that are held now, the longest held first."""
         return list(self._held.values())
 
-    def submitted(self, held: Held) -> None:
+    def submitted(self, held: HeldSession) -> None:
         """Note that a task's outcome is on its way to store and broker."""
         held.unsettled += 1
 
@@ -159,7 +159,7 @@ class Sessions:
             held.unsettled -= 1
             self._note(held, "ok" if status == "stale" else status)
 
-    def fetched(self, held: Held, *, closing: bool) -> None:
+    def fetched(self, held: HeldSession, *, closing: bool) -> None:
         """Note that the greenlet is finished; ``closing`` if a close is on its way to the
         broker."""
         held.fetching = False
@@ -174,7 +174,7 @@ class Sessions:
             held.closing = False
             self._drop_if_over(held)
 
-    def extended(self, held: Held, status: ItemStatus, deadline: float) -> None:
+    def extended(self, held: HeldSession, status: ItemStatus, deadline: float) -> None:
         """Note the broker's answer to an extend that was sent ``ttl`` before ``deadline``.
 
         "away" leaves the deadline as it is: the session ends then unless the node is back before.
@@ -185,12 +185,12 @@ class Sessions:
             held.deadline = max(held.deadline, deadline)
         self._note(held, status)
 
-    def _note(self, held: Held, status: ItemStatus) -> None:
+    def _note(self, held: HeldSession, status: ItemStatus) -> None:
         if status != "ok" and status != "away" and not held.lost:
             held.ended = "stop" if status == "gone" else status
         self._drop_if_over(held)
 
-    def _drop_if_over(self, held: Held) -> None:
+    def _drop_if_over(self, held: HeldSession) -> None:
         if not (held.fetching or held.closing or held.unsettled):
             self._held.pop(held.session.token, None)
             if self._inflight is not None and held.row is not None:

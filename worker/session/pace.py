@@ -24,7 +24,7 @@ MAX_ROBOTS_DELAY = 300.0
 """A longer crawl-delay of robots.txt counts as this: it could stop a crawl for good."""
 NEGLIGIBLE = 0.01
 
-_STRAINED = frozenset(
+_OVERLOADED = frozenset(
     {
         FailureKind.TIMEOUT,
         FailureKind.CONNECT_TIMEOUT,
@@ -103,13 +103,13 @@ class Pace:
     def note(self, answer: Fetched | Failure) -> None:
         """Note how a request has just ended. Call it for every request, whatever it was for."""
         if isinstance(answer, Fetched):
-            strained = answer.status >= 500 or answer.status in _SLOW_DOWN
+            overloaded = answer.status >= 500 or answer.status in _SLOW_DOWN
         elif answer.kind in _UNTOUCHED:
             return
         else:
-            strained = answer.kind in _STRAINED
+            overloaded = answer.kind in _OVERLOADED
         self._ended = self._clock()
-        if strained:  # never under the floor, which may be beyond what adapting alone may reach
+        if overloaded:  # never under the floor, which may be beyond what adapting alone may reach
             self._delay = min(max(FIRST_PENALTY, 2 * self.delay), MAX_ADAPTIVE_DELAY)
         elif isinstance(answer, Fetched) and answer.status < 400:
             self._succeeded(answer.elapsed_ms / 1000)

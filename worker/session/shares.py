@@ -36,7 +36,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 PATIENCE_SECONDS = 1.0
 """How long a session waits for its start; then its place is of use to others."""
 LONGEST_TURN_SECONDS = 300.0
-TOGETHER_SECONDS = 0.005
+BATCH_SECONDS = 0.005
 """Requests within this long are put into one call."""
 TICK_SECONDS = 0.02
 """Seconds between two checks of waiting sessions, while there are any."""
@@ -197,8 +197,8 @@ class Shares:
         self._clock = clock
         self._places: dict[str, _Place] = {}
         self._waiting: dict[_Place, None] = {}
-        self._poked = Event()
-        self._pump: gevent.Greenlet[[], None] | None = None
+        self._woken = Event()
+        self._sender: gevent.Greenlet[[], None] | None = None
         self._own = lru_cache(4096)(self._is_own)
 
     def enter(
@@ -246,8 +246,8 @@ class Shares:
 
     def close(self) -> None:
         """Ask for nothing any more."""
-        if self._pump is not None:
-            self._pump.kill()
+        if self._sender is not None:
+            self._sender.kill()
 
     def _is_own(self, address: str) -> bool:
         found = ipaddress.ip_address(address)
@@ -273,7 +273,7 @@ class Shares:
             raise self._denied(place, now, rate)
         place.waiting.append(waiter)
         self._waiting[place] = None
-        self._poke()
+        self._wake()
         try:
             waiter.told.wait(max(0.0, min(PATIENCE_SECONDS, deadline - now)))
         finally:
@@ -293,20 +293,20 @@ class Shares:
 
     # -- asking
 
-    def _poke(self) -> None:
-        self._poked.set()
-        if self._pump is None or self._pump.ready():
-            self._pump = gevent.spawn(self._run)
+    def _wake(self) -> None:
+        self._woken.set()
+        if self._sender is None or self._sender.ready():
+            self._sender = gevent.spawn(self._run)
 
     def _run(self) -> None:
         """Ask for what is needed and let waiting requests go on; end when nothing is held."""
         round_at = 0.0
         while self._places:
             now = self._clock()
-            self._poked.wait(TICK_SECONDS if self._waiting else max(0.0, round_at - now))
-            if self._poked.is_set():
-                self._poked.clear()
-                gevent.sleep(TOGETHER_SECONDS)
+            self._woken.wait(TICK_SECONDS if self._waiting else max(0.0, round_at - now))
+            if self._woken.is_set():
+                self._woken.clear()
+                gevent.sleep(BATCH_SECONDS)
             now = self._clock()
             looked_at = list(self._waiting)
             if now >= round_at:
@@ -333,7 +333,7 @@ class Shares:
         try:
             found = self._ask([place.wish(now) for place in wanted])
         except Unavailable as error:
-            log.info("no_shares", reason=str(error))
+            log.info("shares_not_received", reason=str(error))
             return
         for place, share in zip(wanted, found, strict=True):
             if share is not None:

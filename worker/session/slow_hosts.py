@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import CloseItem, HostReport, PutOff, Session
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 
 SLOW_SECONDS = 2.0
 """A host whose answers take longer is slow."""
@@ -39,7 +39,7 @@ REST_SECONDS = 20.0
 
 An unknown host rests for less if few others wait.
 """
-STRAINED_SECONDS = 1.0
+SLOWED_SECONDS = 1.0
 """A host whose delay exceeds the least one by this much has been slow, or has failed."""
 _MOST_HOSTS = 10_000
 _NO_ROOM = "it found no room: too many slow or unknown hosts are being fetched from"
@@ -56,9 +56,9 @@ class SlowHosts:
     def __init__(self, greenlets: int) -> None:
         self.resize(greenlets)
         self._slow_hosts: OrderedDict[str, None] = OrderedDict()
-        self._doubtful: set[Held] = set()
-        self._slow_sessions: set[Held] = set()
-        self._silent: set[Held] = set()
+        self._doubtful: set[HeldSession] = set()
+        self._slow_sessions: set[HeldSession] = set()
+        self._silent: set[HeldSession] = set()
         self._refused = False
         self._turned_away: deque[float] = deque()
         """When unknown hosts were handed back lately."""
@@ -71,7 +71,7 @@ class SlowHosts:
         self._most = SLOW_SHARE * greenlets
         self._fresh = max(1, round(FRESH_SHARE * greenlets))
 
-    def end_beyond(self, sessions: Iterable[Held]) -> None:
+    def end_beyond(self, sessions: Iterable[HeldSession]) -> None:
         """End surplus sessions of each sort; the latest first."""
         going = [held for held in sessions if held.fetching and not held.ended]
         slow = [held for held in going if held in self._slow_sessions or held in self._silent]
@@ -84,10 +84,10 @@ class SlowHosts:
         """Return how many sessions are slow, or silent and unknown, as of the last :meth:`look`."""
         return len(self._slow_sessions | self._silent)
 
-    def admits(self, held: Held) -> bool:
+    def admits(self, held: HeldSession) -> bool:
         """Return whether a session may begin now; False once there are too many of its kind."""
         session = held.session
-        known = session.host in self._slow_hosts or _strained(session)
+        known = session.host in self._slow_hosts or _is_slow(session)
         if not known and session.robots_known:
             return True
         most = self._most // 2 if known else self._most
@@ -130,7 +130,7 @@ class SlowHosts:
         return False
 
     def look(
-        self, sessions: Iterable[Held], now: float, blocked: Callable[[float], float] = never
+        self, sessions: Iterable[HeldSession], now: float, blocked: Callable[[float], float] = never
     ) -> bool:
         """Find the sessions that are slow at ``now`` (monotonic clock); return True if they have
         changed.
@@ -156,7 +156,7 @@ class SlowHosts:
             self._refused = False
         return (self._slow_sessions, self._silent) != before
 
-    def ended(self, held: Held, close: CloseItem | None) -> None:
+    def ended(self, held: HeldSession, close: CloseItem | None) -> None:
         """Note the end of a session; ``close`` has its report, None if that is not known."""
         self._doubtful.discard(held)
         self._slow_sessions.discard(held)
@@ -176,8 +176,8 @@ class SlowHosts:
             self._slow_hosts.popitem(last=False)
 
 
-def _strained(session: Session) -> bool:
-    return session.failures > 0 or session.delay >= session.floor + STRAINED_SECONDS
+def _is_slow(session: Session) -> bool:
+    return session.failures > 0 or session.delay >= session.floor + SLOWED_SECONDS
 
 
 def refusal(session: Session, seconds: float = REST_SECONDS) -> CloseItem:

@@ -101,7 +101,7 @@ class HostTraps(Struct, gc=False):
         known = self.yields.sums.get(shape.name)
         plain = novelty.passed(url, links, self.seeds[0])
         if known is not None and plain is not None:  # else it was fetched before
-            self.yields.leans = 0
+            self.yields.unjudged = 0
             known.pages += 1
             self.seen += 1
             self.asks = self.asks or not plain

@@ -240,7 +240,7 @@ def _mapped(path: Path, size: int) -> memoryview | None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        log.warning("shown_not_shared", reason=str(error))
+        log.warning("novelty_not_shared", reason=str(error))
         return None
 
 

@@ -106,12 +106,12 @@ def _unpacked(record: bytes) -> Unpacked:
     count, at = record[at], at + 1
     for _ in range(count):
         (
-            key, score, pages, text, leads, further, hopes, inner, votes, feeder, probe, parked,
-            good, flags,
+            key, score, pages, text, leads, further, unknown_leads, inner, votes, feeder, probe,
+            parked, good, flags,
         ) = _SUM.unpack_from(record, at)  # fmt: skip
         yields.packed[key] = Sum(
             "", score / 4, pages, good, text / 255, leads / 255, further / 255,
-            hopes / 255, feeder, votes, parked, FIRST_PROBE * MORE ** min(probe, 20),
+            unknown_leads / 255, feeder, votes, parked, FIRST_PROBE * MORE ** min(probe, 20),
             0, bool(flags & 1), bool(flags & 2), inner / 255, flags >> 2,
         )  # fmt: skip
         at += _SUM.size
@@ -156,7 +156,7 @@ def _packed_sum(key: int, one: Sum) -> bytes:
         round(one.text * 255),
         round(one.leads * 255),
         round(one.further * 255),
-        round(one.hopes * 255),
+        round(one.unknown_leads * 255),
         round(one.inner * 255),
         one.votes,
         one.feeder,

@@ -304,8 +304,8 @@ class Shaper:
                 return "{far}" + end, "far"
             return f"{{{what}}}{end}", ""
         if program:
-            near = folder.name.count("/") < 4
-            limit = _PROGRAMS if near or extension in _SCRIPT else _FEW_PROGRAMS
+            is_shallow = folder.name.count("/") < 4
+            limit = _PROGRAMS if is_shallow or extension in _SCRIPT else _FEW_PROGRAMS
             stem = _masked(stem)
             own = self._own(f"{folder.name}/?", stem, limit)
             return (stem if own else "{w}") + end, ""

@@ -18,11 +18,11 @@ from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.traps import record as records
 from greencrawl.worker.traps.hosts import DONE, HostTraps, why
 from greencrawl.worker.traps.known import Known, known
+from greencrawl.worker.traps.learning import Learner
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.parameters import key_met, plain_of
 from greencrawl.worker.traps.queries import plain, query_of
 from greencrawl.worker.traps.shapes import LONGEST, Shape, Shaper
-from greencrawl.worker.traps.witness import Witness
 from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Yields
 
 MOST = 40_000
@@ -67,9 +67,9 @@ class Traps:
         return known()
 
     @cached_property
-    def witness(self) -> Witness:
+    def learner(self) -> Learner:
         """Return the part that learns from pages."""
-        return Witness(self._novelty, self._known)
+        return Learner(self._novelty, self._known)
 
     def judge(self, context: CrawlContext, host: str, record: bytes) -> Judge:
         """Return the judge of a session's tasks; ``record`` came with the session."""
@@ -270,7 +270,7 @@ class Traps:
     ) -> None:
         """Learn from a page, or a redirect; its links of poor shapes come last afterwards."""
         if crawl.options.traps == "on":
-            self.witness.note(state, task, row, reading)
+            self.learner.note(state, task, row, reading)
         else:  # its shapes are counted in any case
             shape = state.shape(task.url)
             state.yields.begin(shape.name, shape.section, 0.0).pages += 1
@@ -354,7 +354,7 @@ class Judge:
         if not self._looks and settled is not None and reading is not None:
             self._traps.pass_by(self._state, settled, task, row)
         elif settled is not None and reading is not None:
-            self._traps.witness.glance(self._state, settled, task, row, reading)
+            self._traps.learner.glance(self._state, settled, task, row, reading)
         elif not (self._lists and self._context.listing(task.url) is not None):
             self._traps.note(self._state, self._crawl, task, row, reading)
 

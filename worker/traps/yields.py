@@ -72,7 +72,7 @@ _OFTEN, _OFTEN_WEIGHT = 8, 2.5
 more."""
 _STEPS = 4
 """Pages on the way to an article that are credited: years lead to months, days, articles."""
-_LEANS = 60
+_UNJUDGED = 60
 """Pages in a row, of one section, that may lead only to unknown shapes."""
 _POOR_FEEDER = 0.7
 """A shape with this score against it leads to more of its kind."""
@@ -94,7 +94,7 @@ class Sum(Struct, gc=False):
     text: float = 0.5
     leads: float = 0.0
     further: float = 0.0
-    hopes: float = 0.0
+    unknown_leads: float = 0.0
     feeder: int = 0
     votes: int = 0
     parked: int = 0
@@ -130,7 +130,7 @@ class Sum(Struct, gc=False):
     def is_barren(self) -> bool:
         """Return whether its pages brought neither text nor links to text, though it is not
         judged."""
-        poor = max(self.text, self.leads, self.further, self.hopes) < GOOD
+        poor = max(self.text, self.leads, self.further, self.unknown_leads) < GOOD
         return poor and self.known and self.score > _GRANTED
 
     @property
@@ -161,7 +161,7 @@ class Yields:
         self.packed_sections: dict[int, float] = {}
         self._feeders: dict[int, tuple[int, int]] = {}
         self.by_key: dict[int, Sum] = {}
-        self.leans = 0
+        self.unjudged = 0
         """Pages in a row that led only to unknown shapes."""
         self.probes = 0
         """URLs of parked shapes that were fetched as probes, without those that yielded."""
@@ -219,7 +219,7 @@ class Yields:
         found.text += _PACE * (max(seen.new, _TOLD * seen.told) - found.text)
         found.leads += _PACE * ((seen.good > 0) - found.leads)
         found.further += _PACE * (seen.leading - found.further)
-        found.hopes += _PACE * ((seen.unknown > 0) - found.hopes)
+        found.unknown_leads += _PACE * ((seen.unknown > 0) - found.unknown_leads)
         if seen.inner:
             found.inner += _PACE * (seen.new - found.inner)
             found.inners = min(found.inners + 1, KNOWN_AFTER)
@@ -227,7 +227,7 @@ class Yields:
         found.copied = seen.copy or found.copied
         if weight < 0:
             found.yields += 1
-            self._thank(found, seen)
+            self._credit(found, seen)
         least = _ODD_LEAST if seen.odd else _least(found)
         found.score = min(max(found.score + weight, least), _MOST)
         self.troubled = self.troubled or found.is_poor
@@ -261,7 +261,7 @@ class Yields:
 
     def yielded(self, found: Sum, section: str) -> None:
         """Add a page of a settled shape that has much new text, and whose links are not read."""
-        self.leans = 0
+        self.unjudged = 0
         found.pages += 1
         found.yields += 1
         found.text += _PACE * (1.0 - found.text)
@@ -292,7 +292,7 @@ class Yields:
             and (feeder.score >= _POOR_FEEDER or (feeder.is_barren and feeder.grew))
         )
 
-    def _thank(self, found: Sum, seen: Evidence) -> None:
+    def _credit(self, found: Sum, seen: Evidence) -> None:
         """Credit the shape whose pages led to one that yielded, and the one before it.
 
         They were fetched before that was known.
@@ -313,7 +313,7 @@ class Yields:
         if seen.moved:
             return 0.7
         if seen.new >= 1.0 or seen.good:
-            self.leans = 0
+            self.unjudged = 0
             if (seen.query and seen.own >= _CHOICES) or seen.odd:
                 return -_LEADS
             return -_NEW if seen.new >= 1.0 else -_LEADS
@@ -325,10 +325,10 @@ class Yields:
             young = seen.unknown and seen.own < 2 and not (seen.poor or seen.bred or found.known)
             return (0.7 if young and not seen.deep else 1.5) * weight
         if seen.unknown and not seen.own:
-            self.leans += 1
+            self.unjudged += 1
             if seen.copy and not seen.query:
                 return 0.5 * weight
-            odd = seen.query or found.score > DEMOTED or self.leans > _LEANS
+            odd = seen.query or found.score > DEMOTED or self.unjudged > _UNJUDGED
             return 0.25 * weight if odd else 0.0
         if seen.wide:
             return weight * (_OFTEN_WEIGHT if seen.wide >= _OFTEN else 1.0)

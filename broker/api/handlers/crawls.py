@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from greencrawl.broker.api.messages import Answer, CrawlChange, SeedQuery, StopRequest
 from greencrawl.broker.service import changing, seeding
-from greencrawl.broker.service.faces import operating
-from greencrawl.broker.service.faces.asking import host_name
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared import crawl_actions
+from greencrawl.broker.service.shared.queries import host_name
 from greencrawl.schema.records import (
     Crawl,
     CreateCrawl,
@@ -82,7 +82,7 @@ def list_purges(service: Service) -> list[Purge]:
 
 def pause_crawl(service: Service, crawl: str) -> Crawl:
     """Lease no more URLs of this crawl; leased ones are finished. Idempotent."""
-    return operating.pause(service, crawl)
+    return crawl_actions.pause(service, crawl)
 
 
 def stop_crawl(service: Service, crawl: str, body: StopRequest) -> Crawl:
@@ -93,12 +93,12 @@ def stop_crawl(service: Service, crawl: str, body: StopRequest) -> Crawl:
     seeds or a round make it active again; links that are found late do not. A crawl that is done at
     a limit stays as it is. Idempotent.
     """
-    return operating.stop(service, crawl, now=body.now)
+    return crawl_actions.stop(service, crawl, now=body.now)
 
 
 def resume_crawl(service: Service, crawl: str) -> Crawl:
     """Lease URLs of this crawl again, also after a stop or after a limit was raised. Idempotent."""
-    return operating.resume(service, crawl)
+    return crawl_actions.resume(service, crawl)
 
 
 def list_periods(service: Service, crawl: str) -> list[Period]:

@@ -11,9 +11,9 @@ from greencrawl.broker.api.messages import (
     HooksReply,
     RequeueRequest,
 )
-from greencrawl.broker.service.faces import operating
-from greencrawl.broker.service.faces.asking import cursor
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared import crawl_actions
+from greencrawl.broker.service.shared.queries import cursor
 from greencrawl.schema.records import SeedReply
 
 
@@ -34,7 +34,7 @@ def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
 
     ``items`` is empty. A URL that is given up again meanwhile stays a dead letter.
     """
-    return operating.requeue(service, body.crawl)
+    return crawl_actions.requeue(service, body.crawl)
 
 
 def count_hook_failures(service: Service, crawl: str) -> HookCounts:

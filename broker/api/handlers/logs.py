@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.service.faces import logs
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared import logs
 from greencrawl.schema.logs.records import LogsQuery, LogsReply
 
 

@@ -12,8 +12,8 @@ from greencrawl.broker.api.messages import (
     Text,
 )
 from greencrawl.broker.service import changes, pages
-from greencrawl.broker.service.faces.asking import cursor, wanted_pages
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared.queries import cursor, wanted_pages
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.text.moments import since_ms
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from greencrawl.broker.api.messages import ParkedQuery, ParkedReply, ReleaseParkedRequest
 from greencrawl.broker.api.problems import HttpProblem
-from greencrawl.broker.service.faces import operating
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared import crawl_actions
 from greencrawl.schema.records import SeedReply
 
 
@@ -24,4 +24,4 @@ def release_parked(service: Service, body: ReleaseParkedRequest) -> SeedReply:
     if bool(body.shape) == body.all:
         what = "name a shape, or say all" if not body.all else "not together with all"
         raise HttpProblem(400, f"shape: {what}", [("shape", what)])
-    return operating.release(service, body.crawl, None if body.all else body.shape)
+    return crawl_actions.release(service, body.crawl, None if body.all else body.shape)

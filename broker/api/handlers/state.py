@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from greencrawl.broker.api.messages import Health, RepairReply, RepairRequest, StatsQuery, UrlQuery
 from greencrawl.broker.service import explain, watching
-from greencrawl.broker.service.faces.asking import host_name
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.shared.queries import host_name
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import HostPatch, HostState, Stats, UrlState
 

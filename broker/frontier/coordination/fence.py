@@ -90,9 +90,9 @@ class StoreContact:
             self._epochs, self._sent = stamp.epochs, sent
             self._told(stamp)
         except Unavailable as error:
-            log.info("store_silent", reason=str(error))
+            log.info("epochs_not_read", reason=str(error))
         except Exception:  # a bug must not look like an outage
-            log.exception("store_silent")
+            log.exception("epochs_not_read")
 
     def stop(self) -> None:
         """Ask no more."""

@@ -86,12 +86,14 @@ def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int
     }
     gives = _split(needs, free + sum(spare.values()))
     taken = _drawn(spare, sum(gives.values()) - free)
-    starving = [p for p in needs if not rows[p].quota and not gives.get(p)]
-    if starving:  # tasks that wait elsewhere for longer than a moment can wait for their quota, too
+    without_quota = [p for p in needs if not rows[p].quota and not gives.get(p)]
+    if (
+        without_quota
+    ):  # tasks that wait elsewhere for longer than a moment can wait for their quota, too
         idle = {p: row.quota for p, row in rows.items() if not row.due and p not in taken}
-        more = _drawn(idle, len(starving))
+        more = _drawn(idle, len(without_quota))
         taken |= more
-        gives |= dict.fromkeys(starving[: -sum(more.values())], 1)
+        gives |= dict.fromkeys(without_quota[: -sum(more.values())], 1)
     return {p: n for p, n in (taken | gives).items() if n}
 
 
@@ -172,7 +174,7 @@ class Quotas:
                 except UnknownCrawl:
                     self.forget(crawl)
                 except Unavailable as error:
-                    log.info("quotas_wait", reason=str(error))
+                    log.info("quotas_delayed", reason=str(error))
                     self._duties.give_up(names.QUOTAS, AWAY_SECONDS)  # another broker may succeed
                     self._repeat(crawl)
                 except Exception:  # a bug must not stop all crawls with a limit
@@ -206,10 +208,10 @@ class Quotas:
         self._known[crawl.id] = (duty.epoch, sums)  # from now on they are kept as upper bounds
         deltas = plan(limit - away, rows, half=bool(crawl.options.auth))
         answered = self._change(crawl.id, number, deltas, sums)
-        starving = any(
+        without_quota = any(
             row.due and row.waiting and row.quota + deltas.get(p, 0) <= 0 for p, row in rows.items()
         )
-        if not answered or (starving and len(rows) < len(self._partitions)):
+        if not answered or (without_quota and len(rows) < len(self._partitions)):
             self._repeat(crawl.id)  # partitions that are away may have what others need
 
     def _next(self, epoch: int) -> int:

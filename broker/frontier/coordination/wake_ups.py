@@ -59,18 +59,18 @@ class WakeUps:
         store: Store,
         nodes: Sequence[Node],
         owed: Callable[[Node], None],
-        hungry: Callable[[int], None],
+        quota_needed: Callable[[int], None],
         duties: Duties,
-        stirring: Mapping[bytes, ActivityEvent],
+        events: Mapping[bytes, ActivityEvent],
     ) -> None:
         """Build it.
 
-        ``owed`` is called with a node whose replay is not complete, ``hungry`` with a crawl that
-        runs out of quota in a partition; messages set ``stirring``.
+        ``owed`` is called with a node whose replay is not complete, ``quota_needed`` with a crawl
+        that runs out of quota in a partition; messages set ``events``.
         """
-        self._hungry = hungry
+        self._quota_needed = quota_needed
         self._duties = duties
-        self._stirring = stirring
+        self._events = events
         self._calls = calls
         self._run = run
         self._leasing = leasing
@@ -115,7 +115,7 @@ class WakeUps:
         """
         opened = self._opened
         args = to_msgpack([tick, int(vouch)])
-        replies = self._run(node, "beat", [(partition, args)], duty)
+        replies = self._run(node, "heartbeat", [(partition, args)], duty)
         ((_, published, out, node.tick, owed),) = replies
         self._none_at[node.id] = -1 if out else opened
         if all(self._none_at.get(one.id) == self._opened for one in self._nodes):
@@ -147,11 +147,11 @@ class WakeUps:
         except DutyLost:
             raise
         except Unavailable as error:
-            log.info("no_tick", node=node.shown, reason=str(error))
+            log.info("tick_not_written", node=node.shown, reason=str(error))
 
     def beats(self, node: Node, on: list[int]) -> None:
         """Send beats for ever, and look for lost messages; a greenlet runs this."""
-        trouble = Trouble(log, "not_heard", "heard_again", level="info")
+        trouble = Trouble(log, "beat_not_sent", "beat_sent", level="info")
         while True:
             try:
                 self._beat_or_look(node, on)
@@ -210,7 +210,7 @@ class WakeUps:
             node.clock.settle()  # a beat alone would miss a short jump
             self._beat(node, on, vouch=True)
         except Unavailable as error:
-            log.info("not_vouched", node=node.shown, reason=str(error))
+            log.info("clock_not_vouched_for", node=node.shown, reason=str(error))
 
     def _cut_off(self, node: Node) -> None:
         """Leave the node's clock to a broker that reaches it; quotas, too, if we reach no node."""
@@ -229,13 +229,13 @@ class WakeUps:
             if crawl.state != "active":
                 continue
             replies = self._calls("count", dict.fromkeys(on, to_msgpack([crawl.id])))
-            for p, (_, _, due, tend, *_) in replies.items():
+            for p, (_, _, due, maintain_at, *_) in replies.items():
                 self._leasing.note(p, crawl.id, due)
-                self._leasing.note(p, 0, tend)
+                self._leasing.note(p, 0, maintain_at)
 
     def listen(self, node: Node, on: list[int]) -> None:
         """Listen to a node's wake-ups; after a lost connection look at everything."""
-        pause, trouble = 0.1, Trouble(log, "wake_ups_lost", "wake_ups_follow")
+        pause, trouble = 0.1, Trouble(log, "subscription_lost", "subscription_regained")
         while True:
             try:
                 for message in node.subscribe(keys.WAKE):
@@ -243,18 +243,18 @@ class WakeUps:
                         trouble.done(node=node.shown)
                         self._heard[node.id] = int(node.command("GET", keys.WAKE) or 0)
                         self._look(node, on)
-                        for stirring in self._stirring.values():
+                        for event in self._events.values():
                             # something may have happened: nothing was received lately
-                            stirring.hear()
+                            event.hear()
                         pause = 0.1
                         continue
                     what, *of = message.split()
                     if what == QUOTA:
                         for crawl in of:
-                            self._hungry(int(crawl))
+                            self._quota_needed(int(crawl))
                         continue
-                    if what in self._stirring:
-                        self._stirring[what].hear(map(int, of))
+                    if what in self._events:
+                        self._events[what].hear(map(int, of))
                         continue
                     if what == DOUBT:
                         self._asked(node, on, *map(float, of))
@@ -264,9 +264,9 @@ class WakeUps:
                     if float(ms):
                         self._leasing.note(int(p), int(crawl), float(ms))
                     else:
-                        self._hungry(int(crawl))
+                        self._quota_needed(int(crawl))
                     if int(crawl):
-                        self._stirring[ACTIVITY].hear((int(crawl),))
+                        self._events[ACTIVITY].hear((int(crawl),))
             except Unavailable as error:
                 trouble.failed(node=node.shown, reason=str(error))
                 self._cut_off(node)

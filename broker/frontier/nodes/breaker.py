@@ -50,7 +50,7 @@ class Breaker:
         if self.since_ms:
             return False
         self.since_ms, self.why = epoch_ms(), why
-        log.warning("node_away", node=self._shown, reason=why)
+        log.warning("node_disconnected", node=self._shown, reason=why)
         self._asking = gevent.spawn(_ask_until_back, weakref.ref(self))
         return True
 
@@ -66,7 +66,7 @@ class Breaker:
             return False
         seconds = (epoch_ms() - self.since_ms) / 1000
         self.since_ms, self.why = 0, ""
-        log.info("node_back", node=self._shown, seconds=round(seconds, 1))
+        log.info("node_reconnected", node=self._shown, seconds=round(seconds, 1))
         return True
 
     def stop(self) -> None:

@@ -114,7 +114,7 @@ class EmbeddedRedis:
                 )
             if not told:
                 told = True
-                log.warning("redis_silent", pid=pid.decode(), wait_seconds=START_SECONDS)
+                log.warning("redis_not_answered", pid=pid.decode(), wait_seconds=START_SECONDS)
             gevent.sleep(0.02)
         return False
 
@@ -200,7 +200,7 @@ class EmbeddedRedis:
                 if monotonic() > limit and not served:
                     os.kill(self._pid, signal.SIGKILL)
                 elif monotonic() > limit:
-                    log.error("redis_does_not_stop", pid=self._pid)
+                    log.error("redis_not_stopped", pid=self._pid)
                     break
                 gevent.sleep(0.01)
         self._pid = 0

@@ -68,7 +68,9 @@ def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None
     used, limit = used_and_limit(node)
     full = used > limit * (ROOM_SHARE if node.full else FULL_SHARE)
     if full != node.full:
-        log.warning("node_memory", node=node.shown, full=full, used_bytes=used, limit_bytes=limit)
+        log.warning(
+            "node_memory_changed", node=node.shown, full=full, used_bytes=used, limit_bytes=limit
+        )
     node.full = full
     budget = int(limit * TASK_SHARE / partitions)
     robots = int(limit * ROBOTS_SHARE / partitions)

@@ -69,7 +69,12 @@ class _DebtReplay:
             raise DutyLost(f"another broker has taken the duty {self._duty.name}")
         if monotonic() - self._said > 5.0:
             self._said = monotonic()
-            log.info("debt_replay", node=self._node.shown, pages=self.done, seconds=self.seconds)
+            log.info(
+                "debt_replay_continued",
+                node=self._node.shown,
+                pages=self.done,
+                seconds=self.seconds,
+            )
 
     @property
     def seconds(self) -> float:
@@ -109,7 +114,7 @@ class Debts:
             try:
                 self.step()
             except Unavailable as error:
-                log.info("debts_wait", reason=str(error))
+                log.info("debts_delayed", reason=str(error))
             except Exception:  # a bug must not keep a crawl from its end for good
                 log.exception("debts_failed")
             gevent.sleep(LOOK_SECONDS)
@@ -151,7 +156,7 @@ class Debts:
         run, epoch = node.run_id(), node.epoch
         self._mark(node, run, epoch, str(debt.since), duty)
         progress = _DebtReplay(node, self._duties, duty)
-        log.info("debt_replay_begins", node=node.shown, since=debt.since)
+        log.info("debt_replay_started", node=node.shown, since=debt.since)
         crawls = self._store.crawls()
         replay = Replay(self._parts, self._store, node, debt.since, progress)
         replay.tell(crawls)
@@ -160,7 +165,7 @@ class Debts:
         done = store.end_replay(node.id, debt.serial)
         self._activity.set()
         pages, seconds = progress.done, progress.seconds
-        log.info("debt_replayed", node=node.shown, all=done, pages=pages, seconds=seconds)
+        log.info("debt_replay_ended", node=node.shown, all=done, pages=pages, seconds=seconds)
 
     @staticmethod
     def _mark(node: Node, run: str, epoch: str, since: str, duty: Duty) -> None:

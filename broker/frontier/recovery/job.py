@@ -60,7 +60,7 @@ class Job:
             self._said = monotonic()
             rate = round(self.done / max(self.seconds, 0.001))
             log.info(
-                "replay", node=self.node.shown, phase=self.phase, done=self.done,
+                "replay_continued", node=self.node.shown, phase=self.phase, done=self.done,
                 total=self.total, per_second=rate,
             )  # fmt: skip
 
@@ -81,11 +81,11 @@ class Job:
                 self._replay(store, memory, parts)
             except Superseded as error:
                 self.phase, self.detail = "none", str(error)
-                log.info("replay_over", node=self.node.shown, reason=str(error))
+                log.info("replay_superseded", node=self.node.shown, reason=str(error))
                 return
             except Unavailable as error:
                 self.detail = str(error)
-                log.warning("replay_waits", node=self.node.shown, reason=str(error))
+                log.warning("replay_delayed", node=self.node.shown, reason=str(error))
             except Exception as error:  # a bug here must not end the replay for good
                 self.detail = repr(error)
                 log.exception("replay_failed", node=self.node.shown)
@@ -138,4 +138,4 @@ class Job:
             if not self.everything:
                 replay.respill()
         except Unavailable as error:  # nothing waits for this: what is due is brought up later
-            log.info("node_left", node=node.shown, reason=str(error))
+            log.info("node_not_told", node=node.shown, reason=str(error))

@@ -68,7 +68,7 @@ def settled(node: Node, call: Callable[[], None]) -> None:
         except Unavailable as error:
             if node.breaker.since_ms or monotonic() > limit:
                 raise
-            log.info("begins_again", node=node.shown, reason=str(error))
+            log.info("opening_repeated", node=node.shown, reason=str(error))
         gevent.sleep(random.uniform(0.05, 0.2))
 
 
@@ -159,7 +159,7 @@ class Recovery:
             try:
                 self.compare(node, stamp)
             except Unavailable as error:
-                log.info("not_compared", node=node.shown, reason=str(error))
+                log.info("node_not_compared", node=node.shown, reason=str(error))
 
     def nodes_away(self) -> dict[str, NodeAway]:
         """Return by their ids the nodes that do not answer, or that must not be asked."""

@@ -63,7 +63,7 @@ return 1
 """Keeps the node owed a replay for some ms, or says that it is done.
 
 ARGV: run_id, epoch, ms or 'done'. A node that got all it was owed can name its crawls (``listed``,
-see ``lua/crawls/told.lua``).
+see ``lua/crawls/known_crawls.lua``).
 """
 
 _EMPTY = f"""{_NOW}

@@ -96,7 +96,7 @@ class Replay:
         if self._everything:  # otherwise an empty node would take waiting URLs for new
             self.respill()
         put = ReplaySender(self._parts, self._node, progress, {crawl.id for crawl in crawls}, pages)
-        log.info("replay_begins", node=self._node.shown, since=since, rows=progress.total)
+        log.info("replay_started", node=self._node.shown, since=since, rows=progress.total)
         progress.phase = "marks"
         self.marks(put)
         progress.phase, progress.done = "seeds", pages + finals

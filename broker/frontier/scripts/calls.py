@@ -26,7 +26,7 @@ FEW = 32
 """Sessions and hosts of a script call, which may bring dozens of tasks each."""
 PIPELINED = 512
 """A round trip to a node has at most this many calls."""
-NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
+NEED_STORE = frozenset({"open", "extend", "maintain", "heartbeat"})
 """Scripts that are not run unless the store answered lately."""
 
 
@@ -130,7 +130,7 @@ class Scripts:
         duty = duty or self.duty
         beats = script not in NO_SIGN
         if beats and self._create:
-            if script in NEED_WORD:
+            if script in NEED_STORE:
                 self._fenced(node)
             else:
                 beats = self._store_contact.heard()

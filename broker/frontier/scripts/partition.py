@@ -251,12 +251,14 @@ def fields(flat: Sequence[bytes]) -> dict[str, str]:
 
 def counted(reply: Sequence[Any]) -> list[list[Any]]:
     """Return what ``lua/crawls/count.lua`` answers for several crawls, one answer for each."""
-    now, flat, due, tend, owed, *others, state, version = reply
+    now, flat, due, maintain_at, owed, *others, state, version = reply
     rows = [(flat, due, state, version)]
     if others:
         shared, numbers = others
         rows += [shared[number - 1] for number in numbers]
-    return [[now, flat, due, tend, owed, state, version] for flat, due, state, version in rows]
+    return [
+        [now, flat, due, maintain_at, owed, state, version] for flat, due, state, version in rows
+    ]
 
 
 def host_state(

@@ -24,7 +24,7 @@ LASTS_SECONDS: dict[AlertKind, float] = {
     "disk_full": 0.0, "hook_failing": 0.0,
 }  # fmt: skip
 """Each alert has to last this long before it is reported."""
-CALM_SECONDS = 30.0
+GONE_SECONDS = 30.0
 """An alert is over if its reason was not seen for this long."""
 OPEN = 500
 """At most this many alerts are open at once: further ones are only logged."""
@@ -77,9 +77,9 @@ class Alerts:
             store.put_alerts(changes.put)
         for one in changes.put:
             if one.over_ms:
-                log.info("alert_over", alert=one.kind, subject=one.subject)
+                log.info("alert_ended", alert=one.kind, subject=one.subject)
             elif one.began_ms:
-                log.warning("alert_began", alert=one.kind, subject=one.subject, text=one.text)
+                log.warning("alert_started", alert=one.kind, subject=one.subject, text=one.text)
         return any(one.began_ms for one in changes.put)
 
     def changes(self, known: Sequence[Alert], found: Found, now: float, now_ms: int) -> Changes:
@@ -110,7 +110,7 @@ class Alerts:
                 continue
             if not alert.began_ms:
                 forget.append(alert)
-            elif now - self._gone.setdefault(key, now) >= CALM_SECONDS:
+            elif now - self._gone.setdefault(key, now) >= GONE_SECONDS:
                 del self._gone[key]
                 put.append(replace(alert, over_ms=now_ms))
         return Changes(put, forget)

@@ -24,7 +24,7 @@ from greencrawl.broker.tasks.coordinator import alerts
 from greencrawl.broker.tasks.coordinator.alerts import Alerts, CrawlWatch
 from greencrawl.broker.tasks.coordinator.outage import OutageWatch
 from greencrawl.broker.tasks.coordinator.samples import Samples, counted
-from greencrawl.broker.tasks.coordinator.webhook import Teller, Webhook
+from greencrawl.broker.tasks.coordinator.webhook import AlertSender, Webhook
 from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms
@@ -52,7 +52,7 @@ CUT_SECONDS = 10.0
 """How long the duty is left to others if Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
-TOGETHER = 32
+BATCH = 32
 """Crawls that are counted in one call."""
 STILL_MINUTES = 5
 """After this many minutes a crawl without changes is counted again.
@@ -93,9 +93,11 @@ class Coordinator:
         self._timeout = DutyTimeout(service.clock)
         self._vacant_since: float | None = None
         self._not_before = 0.0
-        self._trouble = Trouble(log, "no_sample", "samples_again", level="info")
+        self._trouble = Trouble(log, "sample_not_taken", "sample_taken", level="info")
         self._greenlet: Greenlet[[], None] | None = None
-        self._teller = Teller(watched.webhook, self._held) if watched.webhook is not None else None
+        self._alert_sender = (
+            AlertSender(watched.webhook, self._held) if watched.webhook is not None else None
+        )
         service.duties.stand_for(COORDINATOR)
         self._begin(None)
 
@@ -103,20 +105,20 @@ class Coordinator:
         """Begin to watch."""
         self._greenlet = gevent.spawn(self._run)
         self._outage.start()
-        if self._teller is not None:
-            self._teller.start()
+        if self._alert_sender is not None:
+            self._alert_sender.start()
 
     def stop(self) -> None:
         """End at once: what is under way is undone, and the next one continues."""
         if self._greenlet is not None:
             self._greenlet.kill()
-        if self._teller is not None:
-            self._teller.stop()
+        if self._alert_sender is not None:
+            self._alert_sender.stop()
         self._outage.stop()
 
     def _run(self) -> None:
         stopping = self._service.stopping
-        trouble = Trouble(log, "coordinator_waits", "coordinator_goes_on", level="info")
+        trouble = Trouble(log, "coordinator_delayed", "coordinator_resumed", level="info")
         while not stopping.is_set():
             try:
                 self.look(epoch_ms())
@@ -146,8 +148,8 @@ class Coordinator:
             return
         if duty != self._duty:
             self._begin(duty)
-            if self._teller is not None:
-                self._teller.wake()
+            if self._alert_sender is not None:
+                self._alert_sender.wake()
         self.step(duty, now_ms)
 
     def _stand(self) -> Duty | None:
@@ -221,8 +223,8 @@ class Coordinator:
             "disk_full": alerts.full_disks(members),
         }
         tell = self._alerts.look(store, found, now, now_ms) or tell
-        if tell and self._teller is not None:
-            self._teller.wake()
+        if tell and self._alert_sender is not None:
+            self._alert_sender.wake()
         if now >= self._sweep_at and self._sweep(store, now_ms):
             self._sweep_at = now + HOUR_SECONDS
 
@@ -261,8 +263,8 @@ class Coordinator:
             if crawl.id in over or minute >= self._count_at.get(crawl.id, 0)
         ]  # fmt: skip
         seen = list[tuple[Crawl, CrawlStats]]()
-        for start in range(0, len(due), TOGETHER):
-            some = due[start : start + TOGETHER]
+        for start in range(0, len(due), BATCH):
+            some = due[start : start + BATCH]
             counts = frontier.count(some)
             if counts is None or frontier.nodes_away():
                 return  # only some are counted: sums would fall, and rise again
@@ -341,5 +343,5 @@ class Coordinator:
         steps = chain(store.drop_samples(before), store.drop_alerts(before))
         dropped = list(rested(islice(steps, STEPS), self._service.clock))
         if count := sum(dropped):
-            log.info("dropped", what="samples and alerts", count=count)
+            log.info("rows_dropped", what="samples and alerts", count=count)
         return len(dropped) < STEPS

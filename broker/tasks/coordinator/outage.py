@@ -43,7 +43,7 @@ class OutageWatch:
         self._outages: Outages = service.frontier.outages
         self._webhook = webhook
         self._greenlet: Greenlet[[], None] | None = None
-        self._teller: Greenlet[[Outage], None] | None = None
+        self._alert_sender: Greenlet[[Outage], None] | None = None
 
     def start(self) -> None:
         """Begin to watch."""
@@ -66,9 +66,9 @@ class OutageWatch:
             return
         outage = Outage(epoch_ms(), f"The store takes no writes: {reason[:REASON]}")
         if self._outages.begin(outage):
-            log.error("store_not_writable", reason=reason)
+            log.error("alert_started", alert="store_not_writable", reason=reason)
             if self._webhook is not None:
-                self._teller = gevent.spawn(self._tell, outage)
+                self._alert_sender = gevent.spawn(self._tell, outage)
 
     def _tell(self, outage: Outage) -> None:
         """Post that it began, until it is over: then the coordinator sends both messages."""
@@ -99,12 +99,12 @@ class OutageWatch:
             return False
         store.put_alerts([outage.alert(now_ms)])
         self._outages.end()
-        log.info("alert_over", alert="store_not_writable")
+        log.info("alert_ended", alert="store_not_writable")
         return True
 
     def stop(self) -> None:
         """End at once."""
         if self._greenlet is not None:
             self._greenlet.kill()
-        if self._teller is not None:
-            self._teller.kill()
+        if self._alert_sender is not None:
+            self._alert_sender.kill()

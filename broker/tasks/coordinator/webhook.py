@@ -121,7 +121,7 @@ class Webhook:
             connection.close()
 
 
-class Teller:
+class AlertSender:
     """The webhook's greenlet, one in each broker; it posts while the broker is the coordinator."""
 
     def __init__(self, webhook: Webhook, held: Callable[[], Store | None]) -> None:
@@ -155,7 +155,7 @@ class Teller:
                 log.info("alerts_passed_on", reason=str(error))
                 continue
             except Unavailable as error:
-                log.info("alerts_wait", reason=str(error))
+                log.info("alerts_delayed", reason=str(error))
                 delivered = False
             except Exception:
                 log.exception("alerts_failed")

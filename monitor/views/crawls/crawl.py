@@ -5,9 +5,9 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from greencrawl.broker.service import seeding
-from greencrawl.broker.service.faces import operating
+from greencrawl.broker.service.shared import crawl_actions
 from greencrawl.monitor.figures import SPANS
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, Shown, View
 from greencrawl.monitor.views.overview import failures_of
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import WITHHELD, SeedReply
@@ -64,36 +64,36 @@ def frame(look: Look) -> Data:
     return {"crawl": look.figures.crawl(look.path["crawl"]), "formats": formats}
 
 
-def pause(look: Look, form: Form) -> Goto:
+def pause(look: Look, form: Form) -> Redirect:
     """Lease no more of it."""
-    operating.pause(look.service, look.path["crawl"])
-    return Goto(place(look.path["crawl"]), "paused")
+    crawl_actions.pause(look.service, look.path["crawl"])
+    return Redirect(place(look.path["crawl"]), "paused")
 
 
-def resume(look: Look, form: Form) -> Goto:
+def resume(look: Look, form: Form) -> Redirect:
     """Lease from it again."""
-    operating.resume(look.service, look.path["crawl"])
-    return Goto(place(look.path["crawl"]), "resumed")
+    crawl_actions.resume(look.service, look.path["crawl"])
+    return Redirect(place(look.path["crawl"]), "resumed")
 
 
-def stop(look: Look, form: Form) -> Goto:
+def stop(look: Look, form: Form) -> Redirect:
     """End it; with ``now`` leased tasks are given back."""
-    operating.stop(look.service, look.path["crawl"], now=form.text("now") == "1")
-    return Goto(place(look.path["crawl"]), "stopped")
+    crawl_actions.stop(look.service, look.path["crawl"], now=form.text("now") == "1")
+    return Redirect(place(look.path["crawl"]), "stopped")
 
 
-def seed(look: Look, form: Form) -> Goto | Shown:
+def seed(look: Look, form: Form) -> Redirect | Shown:
     """Queue URLs, and show why some were not queued."""
     name = look.path["crawl"]
     urls = form.lines("urls")
     if not urls:
-        return Goto(place(name), "no_seeds")
+        return Redirect(place(name), "no_seeds")
     force = form.text("force") == "1"
     reply = seeding.seed(look.service, name, urls, force)
     if reply.rejected or reply.pending:
         return Shown("seeded", _of_reply(look, reply))
     queued = reply.added + reply.again
-    return Goto(place(name), "seeded" if queued else "seeds_known", queued)
+    return Redirect(place(name), "seeded" if queued else "seeds_known", queued)
 
 
 def _of_reply(look: Look, reply: SeedReply) -> Data:

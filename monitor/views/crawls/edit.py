@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from greencrawl.broker.service import changing, seeding
-from greencrawl.broker.service.faces.operating import said
+from greencrawl.broker.service.shared.crawl_actions import said
 from greencrawl.monitor import options as fields
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
-from greencrawl.monitor.mistakes import sentence
+from greencrawl.monitor.field_errors import sentence
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, Shown, View
 from greencrawl.monitor.views.crawls.crawl import place
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.records import CrawlOptions, CreateCrawl
@@ -30,7 +30,7 @@ def edit(look: Look) -> Data:
     return _form(fields.sent(crawl.options), crawl.name, crawl.revision)
 
 
-def create(look: Look, form: Form) -> Goto | Shown:
+def create(look: Look, form: Form) -> Redirect | Shown:
     """Create a crawl; show the form again if something is wrong."""
     name, (options, wrong) = form.text("name"), fields.read(form, look.words)
     try:
@@ -46,10 +46,10 @@ def create(look: Look, form: Form) -> Goto | Shown:
         seeding.create(look.service, CreateCrawl(name=name, **values))
     except GreencrawlError as error:
         return _again("new", form, name, _problems(error))
-    return Goto(place(name), "created")
+    return Redirect(place(name), "created")
 
 
-def check(look: Look, form: Form) -> Goto | Shown:
+def check(look: Look, form: Form) -> Redirect | Shown:
     """Show the changes, or with ``step`` save them, or go back to the form."""
     name, revision = look.path["crawl"], form.number("revision") or 0
     options, wrong = fields.read(form, look.words)
@@ -65,7 +65,7 @@ def check(look: Look, form: Form) -> Goto | Shown:
         changing.change(look.service, name, given, revision=revision, by=BY)
     except GreencrawlError as error:
         return _again("edit", form, name, _problems(error), revision)
-    return Goto(place(name), "saved")
+    return Redirect(place(name), "saved")
 
 
 def _problems(error: GreencrawlError) -> dict[str, str]:

@@ -10,10 +10,10 @@ from greencrawl.monitor.look import Download, File, Look
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import Crawl
 from greencrawl.store.base import Store
-from greencrawl.store.export.formats import FORMATS, Format, Wishes
+from greencrawl.store.export.formats import FORMATS, BodyOptions, Format
 from greencrawl.store.export.resumable import Wanted, pieces
 
-TOGETHER_BYTES = 64 * 1024
+BATCH_BYTES = 64 * 1024
 
 
 def export(look: Look) -> Download:
@@ -25,7 +25,7 @@ def export(look: Look) -> Download:
     crawl = look.service.store.crawl(look.path["crawl"])
     choice = FORMATS[name]
     file = f"{crawl.name}.{choice.ending}"
-    format_ = choice.make(crawl, file, Wishes(bodies=choice.is_archive))
+    format_ = choice.make(crawl, file, BodyOptions(bodies=choice.is_archive))
     return Download(name=file, chunks=_chunks(look.service.store, crawl, format_))
 
 
@@ -36,7 +36,7 @@ def _chunks(store: Store, crawl: Crawl, format_: Format) -> Iterator[bytes]:
     for piece in pieces(store, Wanted(crawl=crawl), format_):
         some.append(piece)
         size += len(piece)
-        if size >= TOGETHER_BYTES:
+        if size >= BATCH_BYTES:
             yield b"".join(some)
             some, size = [], 0
             gevent.sleep(0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import urlencode
 
-from greencrawl.broker.service.faces import operating
-from greencrawl.broker.service.faces.asking import cursor
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.broker.service.shared import crawl_actions
+from greencrawl.broker.service.shared.queries import cursor
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
 from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import Crawl, Final, HookFailure
@@ -82,20 +82,22 @@ def _examples(look: Look, crawl: Crawl, function: str, message: str) -> list[Hoo
     return [failure for _, failure in found]
 
 
-def requeue(look: Look, form: Form) -> Goto:
+def requeue(look: Look, form: Form) -> Redirect:
     """Try all URLs again that were given up."""
     name = form.text("crawl")
-    reply = operating.requeue(look.service, name)
-    return Goto(f"/monitor/failures?{urlencode({'crawl': name})}", "requeued", reply.added)
+    reply = crawl_actions.requeue(look.service, name)
+    return Redirect(f"/monitor/failures?{urlencode({'crawl': name})}", "requeued", reply.added)
 
 
-def again(look: Look, form: Form) -> Goto:
+def again(look: Look, form: Form) -> Redirect:
     """Fetch pages again on which a hook failed."""
     name = form.text("crawl")
     if not form.text("function"):
         raise InvalidConfig([("function", "is missing")])
-    reply = operating.fetch_failed(look.service, name, form.text("function"), form.text("message"))
-    return Goto(
+    reply = crawl_actions.fetch_failed(
+        look.service, name, form.text("function"), form.text("message")
+    )
+    return Redirect(
         f"/monitor/failures?{urlencode({'crawl': name})}",
         "hook_again",
         reply.added + reply.again,

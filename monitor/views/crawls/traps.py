@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from greencrawl.broker.service.faces import operating
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.broker.service.shared import crawl_actions
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
 from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.records import EVERY_SHAPE
 
@@ -27,12 +27,12 @@ def frame(look: Look) -> Data:
     return {"crawl": chosen(look), "crawls": look.figures.crawls()}
 
 
-def release(look: Look, form: Form) -> Goto:
+def release(look: Look, form: Form) -> Redirect:
     """Release a shape, or with ``all`` every one."""
     name = form.text("crawl")
     shape = None if form.text("all") == "1" else form.text("shape")
-    reply = operating.release(look.service, name, shape)
-    return Goto(f"/monitor/traps?{urlencode({'crawl': name})}", "released", reply.added)
+    reply = crawl_actions.release(look.service, name, shape)
+    return Redirect(f"/monitor/traps?{urlencode({'crawl': name})}", "released", reply.added)
 
 
 VIEWS = (View(name="traps", path="/monitor/traps", part=part, frame=frame, nav=True),)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from greencrawl.broker.service import pages as stored
-from greencrawl.broker.service.faces.asking import cursor, wanted_pages
-from greencrawl.broker.service.faces.operating import said
+from greencrawl.broker.service.shared.crawl_actions import said
+from greencrawl.broker.service.shared.queries import cursor, wanted_pages
 from greencrawl.monitor.look import Data, Download, File, Look, View, whole
 from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.errors import InvalidConfig, InvalidUrl

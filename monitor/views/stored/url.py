@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from greencrawl.broker.service import explain, seeding
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
 from greencrawl.schema.errors import InvalidConfig
 
 MOST_LETTERS = 8192
@@ -36,13 +36,13 @@ def _host(given: str) -> str:
     return given if looks else ""
 
 
-def again(look: Look, form: Form) -> Goto:
+def again(look: Look, form: Form) -> Redirect:
     """Queue it for a crawl, even if it is known."""
     url, crawl = form.text("url"), form.text("crawl")
     reply = seeding.seed(look.service, crawl, [url], force=True)
     if reply.rejected:
         raise InvalidConfig([("url", reply.items[0].reason)])
-    return Goto(f"/monitor/url?{urlencode({'url': url, 'crawl': crawl})}", "queued")
+    return Redirect(f"/monitor/url?{urlencode({'url': url, 'crawl': crawl})}", "queued")
 
 
 VIEWS = (View(name="url", path="/monitor/url", frame=show, nav=True),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Debt, NodeAway, NodeRepair
 
@@ -72,17 +72,17 @@ def _memory(look: Look) -> list[Memory]:
         assert identity is not None
         node = identity.nodes[identity.placement[partition]]
         try:
-            room = look.service.frontier.room(partition, 1)
-            found.append(Memory(node, room.used, room.budget, room.full))
+            memory = look.service.frontier.partition_memory(partition, 1)
+            found.append(Memory(node, memory.used, memory.budget, memory.full))
         except Unavailable:
             found.append(Memory(node))
     return found
 
 
-def repair(look: Look, form: Form) -> Goto:
+def repair(look: Look, form: Form) -> Redirect:
     """Give Redis again what it may have missed, or ``all``."""
     look.service.frontier.repair(form.text("all") == "1")
-    return Goto("/monitor/frontier", "repairing")
+    return Redirect("/monitor/frontier", "repairing")
 
 
 VIEWS = (View(name="frontier", path="/monitor/frontier", part=part, nav=True),)

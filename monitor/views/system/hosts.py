@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from greencrawl.broker.service.faces.asking import host_name
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.broker.service.shared.queries import host_name
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, HostPatch, HostState
 
@@ -65,13 +65,13 @@ def _in_scope(crawl: Crawl, name: str) -> bool:
     )
 
 
-def change(look: Look, form: Form) -> Goto:
+def change(look: Look, form: Form) -> Redirect:
     """Set its least delay, or block it, in seconds; 0 lifts either."""
     named = host_name(look.path["host"])
     given = {one: form.text(one) for one in ("delay", "block") if form.text(one)}
     patch = msgspec.convert(given, HostPatch, strict=False)
     look.service.frontier.patch_host(named, patch)
-    return Goto(_place(named), "host_changed")
+    return Redirect(_place(named), "host_changed")
 
 
 def _place(named: str) -> str:

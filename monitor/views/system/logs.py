@@ -7,10 +7,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from greencrawl.broker.service.faces import logs
-from greencrawl.broker.service.faces.operating import said
+from greencrawl.broker.service.shared import logs
+from greencrawl.broker.service.shared.crawl_actions import said
+from greencrawl.monitor.field_errors import sentence
 from greencrawl.monitor.look import Data, Look, View
-from greencrawl.monitor.mistakes import sentence
 from greencrawl.schema.errors import InvalidConfig
 
 SHOWN = 100

@@ -8,9 +8,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from greencrawl.broker.service.faces.operating import Missing
 from greencrawl.broker.service.members import NodeStays, UnknownNode
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View, whole
+from greencrawl.broker.service.shared.crawl_actions import Missing
+from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View, whole
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import (
     ALL,
@@ -126,7 +126,7 @@ def form(look: Look) -> Data:
     }  # fmt: skip
 
 
-def order(look: Look, form: Form) -> Goto:
+def order(look: Look, form: Form) -> Redirect:
     """Order the options in a form; empty ones are taken back."""
     name = look.path["node"]
     given = {one: form.text(f"o.{one}") for one in NAMES if f"o.{one}" in form}
@@ -143,10 +143,10 @@ def order(look: Look, form: Form) -> Goto:
     if done is None:
         raise InvalidConfig([("revision", look.words("node.changed_meanwhile"))])
     back = f"/monitor/nodes/{quote(name, safe='')}" if form.text("stay") else "/monitor/nodes"
-    return Goto(back, "ordered")
+    return Redirect(back, "ordered")
 
 
-def forget(look: Look, form: Form) -> Goto:
+def forget(look: Look, form: Form) -> Redirect:
     """Forget a node that is gone for good. Raises Missing, and InvalidConfig if it is here
     again."""
     name = look.path["node"]
@@ -156,7 +156,7 @@ def forget(look: Look, form: Form) -> Goto:
         raise Missing(str(error)) from error
     except NodeStays as error:
         raise InvalidConfig([("node", str(error))]) from error
-    return Goto("/monitor/nodes", "forgotten")
+    return Redirect("/monitor/nodes", "forgotten")
 
 
 def orders(look: Look) -> Data:

@@ -174,13 +174,13 @@ def _look(admin: Admin) -> Observation:
 def _following(row: Any) -> Following | None:
     if not row:  # nor while no master is named
         return None
-    behind = row["Seconds_Behind_Master"]
+    lag = row["Seconds_Behind_Master"]
     return Following(
         leader=str(Server(row["Master_Host"], row["Master_Port"])),
         fetching=row["Slave_IO_Running"] == "Yes",
         applying=row["Slave_SQL_Running"] == "Yes",
         stopped="No" in (row["Slave_IO_Running"], row["Slave_SQL_Running"]),
-        behind_seconds=None if behind is None else float(behind),
+        behind_seconds=None if lag is None else float(lag),
         error=row["Last_SQL_Error"] or row["Last_IO_Error"],
         until=row["Until_Condition"] == "Gtid",
         lacking=row["Last_IO_Errno"] == _LACKING,

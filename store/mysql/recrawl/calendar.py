@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greencrawl.schema.records import Due, Observation
-from greencrawl.store import planned
+from greencrawl.store import recrawl_calendar
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.statements import chunks, insert, keys, numbers, raw
-from greencrawl.store.planned import Plan, Settled
+from greencrawl.store.recrawl_calendar import Plan, Settled
 from greencrawl.store.rows import Row
 from greencrawl.store.tables.plans import plan_of
 
 FREED_ROWS = 1000
 """Rows that one transaction of :func:`free` changes."""
 _STATEMENT = 1024 * 1024
-_COLUMNS = planned.COLUMNS.replace("partition,", "partition_no,")
+_COLUMNS = recrawl_calendar.COLUMNS.replace("partition,", "partition_no,")
 _REPLACE = "ON DUPLICATE KEY UPDATE " + ", ".join(
     f"{name} = VALUES({name})" for name in _COLUMNS.split(", ")[2:]
 )
@@ -29,13 +29,13 @@ _WAITING = "FROM calendar FORCE INDEX (calendar_due) WHERE queued = 0 AND crawl 
 
 def settle(db: Db, observations: Sequence[Observation], by_crawl: dict[int, Plan]) -> Settled:
     """Write the changes that observations make."""
-    known: dict[planned.Key, planned.Row] = {}
-    wanted = planned.grouped((one.crawl, one.fingerprint) for one in observations)
+    known: dict[recrawl_calendar.Key, recrawl_calendar.Row] = {}
+    wanted = recrawl_calendar.grouped((one.crawl, one.fingerprint) for one in observations)
     for crawl, some in wanted.items():
         sql = f"SELECT {_COLUMNS} FROM calendar WHERE"
         for row in keys(db, sql, crawl, some, "ORDER BY fingerprint FOR UPDATE"):
-            known[row[:2]] = planned.Row(*row)
-    settled = planned.settle(observations, known, by_crawl, _partitions(db))
+            known[row[:2]] = recrawl_calendar.Row(*row)
+    settled = recrawl_calendar.settle(observations, known, by_crawl, _partitions(db))
     changed: list[Row] = [tuple(map(int, row)) for row in sorted(settled.changed)]
     insert(db, "calendar", _COLUMNS, changed, most_bytes=_STATEMENT, tail=_REPLACE)
     return settled
@@ -44,7 +44,7 @@ def settle(db: Db, observations: Sequence[Observation], by_crawl: dict[int, Plan
 def _partitions(db: Db) -> int:
     db.execute("SELECT identity FROM frontier")
     found = db.fetchone()
-    return planned.partitions_of(found[0] if found else None)
+    return recrawl_calendar.partitions_of(found[0] if found else None)
 
 
 def add(db: Db, crawl: int, observations: Sequence[Observation]) -> None:
@@ -80,10 +80,11 @@ def due(db: Db, crawl: int, partition: int, after: tuple[int, int, int], limit: 
             )
             found += db.fetchall()
     urls = _urls(db, crawl, sorted(row[0] for row in found))
+    item_of, deepest = recrawl_calendar.item_of, plan.deepest
     return [
         Due(
             number, (due_s, host, number), checked_ms,
-            None if depth > plan.deepest else planned.item_of(urls.get(number), depth, task),
+            None if depth > deepest else item_of(urls.get(number), depth, task),
         )
         for number, due_s, host, checked_ms, depth, task in found
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import NUMBERS
 from greencrawl.store.mysql.rows import Page
 from greencrawl.store.mysql.statements import chunks, literal, numbers, raw
-from greencrawl.store.mysql.transaction import CommitAttempt
+from greencrawl.store.mysql.transaction import Transaction
 from greencrawl.store.rows import Row
 
 Body = tuple[int, bytes]
@@ -48,18 +48,21 @@ def files(db: Db, bodies: Mapping[Body, int]) -> dict[Body, Place]:
 
 
 def write(
-    running: CommitAttempt, pages: Sequence[Page], expected: Set[Body], places: Mapping[Body, Place]
+    transaction: Transaction,
+    pages: Sequence[Page],
+    expected: Set[Body],
+    places: Mapping[Body, Place],
 ) -> None:
     """Write bodies that do not exist; ``expected`` ones did at an earlier look.
 
     ``places`` are those that are in files. Raises Unstorable.
     """
     wanted = {(page.crawl, page.digest): page for page in pages if page.plain}
-    there = known(running.db, wanted if running.careful else wanted.keys() & expected)
+    there = known(transaction.db, wanted if transaction.careful else wanted.keys() & expected)
     new = sorted(body for body in wanted if body not in there)
     if not new:
         return
-    rows.pack_bodies(running.codec, [wanted[body] for body in new if body not in places])
+    rows.pack_bodies(transaction.codec, [wanted[body] for body in new if body not in places])
     first = NUMBERS.take(len(new))
     digests: list[Row] = []
     bodies: list[Row] = []
@@ -80,5 +83,5 @@ def write(
             )
         )
     names = [wanted[body].url for body in new]
-    running.insert("digests", "crawl, digest, place, bytes", digests, names)
-    running.insert("bodies", "crawl, place, digest, file, start, length, body", bodies, names)
+    transaction.insert("digests", "crawl, digest, place, bytes", digests, names)
+    transaction.insert("bodies", "crawl, place, digest, file, start, length, body", bodies, names)

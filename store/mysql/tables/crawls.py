@@ -14,7 +14,7 @@ from greencrawl.store.mysql.transaction import SLOTS, SUMS
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.tables import purges
 from greencrawl.store.tables.crawls import add_again, get
-from greencrawl.store.tables.sql import SHARED
+from greencrawl.store.tables.sql import SHARE_LOCK
 
 PURGE_ROWS = {
     "contents": 200, "pages": 1000, "bodies": 100, "digests": 1000, "versions": 1000,
@@ -107,7 +107,7 @@ def dead_rows(
 
 def requeue_dead(db: Db, codec: Codec, crawl: int, limit: int, before: int) -> SeedBatch | None:
     """See ``Store.requeue_dead``. Raises UnknownCrawl."""
-    get(db, crawl, SHARED)
+    get(db, crawl, SHARE_LOCK)
     found = dead_rows(db, crawl, limit, lock=" FOR UPDATE", before=before)
     if not found:
         return None

@@ -12,7 +12,7 @@ from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import NUMBERS
 from greencrawl.store.mysql.rows import Page
 from greencrawl.store.mysql.statements import chunks, keys, literal, raw
-from greencrawl.store.mysql.transaction import CommitAttempt, Key, by_crawl, replacing
+from greencrawl.store.mysql.transaction import Key, Transaction, by_crawl, replacing
 from greencrawl.store.rows import Row, bounded
 
 PAGES = "crawl, fingerprint, stamp, place, fetched_ms, status, body_bytes, digest, host, wide"
@@ -79,7 +79,7 @@ def validators(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
 
 
 def check(
-    running: CommitAttempt,
+    transaction: Transaction,
     checks: Sequence[Check],
     known: Mapping[Key, Known],
     current: dict[Key, int],
@@ -91,55 +91,57 @@ def check(
     for one in checks:
         key = one.crawl, one.fingerprint
         if key in known:
-            stamp = max(known[key].stamp, running.now.clock)
+            stamp = max(known[key].stamp, transaction.now.clock)
             sql = b"UPDATE pages SET stamp = %d WHERE crawl = %d AND fingerprint = %d"
-            raw(running.db, sql % (stamp, *key))
+            raw(transaction.db, sql % (stamp, *key))
             current[key] = max(current[key], bounded(one.at_ms))
 
 
-def lock(running: CommitAttempt, wanted: Sequence[Key]) -> dict[Key, Known]:
+def lock(transaction: Transaction, wanted: Sequence[Key]) -> dict[Key, Known]:
     """Return those of ``wanted`` (in order) that exist, locked."""
     columns = "fingerprint, stamp, place, fetched_ms, status, body_bytes, digest"
     sql = f"SELECT {columns} FROM pages WHERE"
     return {
         (crawl, number): Known(*rest)
         for crawl, some in by_crawl(wanted)
-        for number, *rest in keys(running.db, sql, crawl, some, "ORDER BY fingerprint FOR UPDATE")
+        for number, *rest in keys(
+            transaction.db, sql, crawl, some, "ORDER BY fingerprint FOR UPDATE"
+        )
     }
 
 
 def write(
-    running: CommitAttempt, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
+    transaction: Transaction, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
 ) -> dict[Key, int]:
     """Write each URL's newest page and its versions; return the fetch time of each current one.
 
     Raises Unstorable.
     """
-    old_links = _links(running, {key: known[key] for key in pages if key in known})
-    unchanged = _unchanged(running, pages, known)
+    old_links = _links(transaction, {key: known[key] for key in pages if key in known})
+    unchanged = _unchanged(transaction, pages, known)
     current = {key: old.fetched_ms for key, old in known.items()}
     winners: dict[Key, Page] = {}
     versions: list[tuple[Row, str]] = []
     for key, arrived in pages.items():
         links = old_links.get(key, b"")
-        settled = settle(known.get(key), arrived, links, running.codec.merge_links)
+        settled = settle(known.get(key), arrived, links, transaction.codec.merge_links)
         for fetched_ms, rest in settled.versions.items():
             versions.append(((*key, fetched_ms, *rest), arrived[0].url))
         if settled.winner is None or key in unchanged:
-            _stays(running, key, known[key], links, settled.links)
+            _stays(transaction, key, known[key], links, settled.links)
         else:
             settled.winner.links = settled.links
             winners[key] = settled.winner
             current[key] = settled.winner.fetched_ms
-    _write_winners(running, winners, known)
+    _write_winners(transaction, winners, known)
     versions.sort()
     tail = replacing(VERSIONS, 3)
-    running.insert("versions", VERSIONS, *_apart(versions), tail=tail)
+    transaction.insert("versions", VERSIONS, *_apart(versions), tail=tail)
     return current
 
 
 def _write_winners(
-    running: CommitAttempt, winners: Mapping[Key, Page], known: Mapping[Key, Known]
+    transaction: Transaction, winners: Mapping[Key, Page], known: Mapping[Key, Known]
 ) -> None:
     """Append each winner to the wide table, in the order in which they came."""
     first = NUMBERS.take(len(winners) or 1)
@@ -147,7 +149,7 @@ def _write_winners(
     wide: list[tuple[Row, str]] = []
     for place, (key, page) in enumerate(winners.items(), start=first):
         old = known.get(key)
-        stamp = running.now.clock if old is None else max(old.stamp, running.now.clock)
+        stamp = transaction.now.clock if old is None else max(old.stamp, transaction.now.clock)
         size = len(page.plain)
         row = (
             *key, stamp, place, page.fetched_ms, page.status, size, page.digest, page.host,
@@ -155,33 +157,33 @@ def _write_winners(
         )  # fmt: skip
         narrow[old is not None].append((row, page.url))
         wide.append(((key[0], place, key[1], *page.wide, page.links, page.text), page.url))
-        running.sums.page(key[0], 1, page.status, size)
+        transaction.sums.page(key[0], 1, page.status, size)
         if old is not None:
-            running.sums.page(key[0], -1, old.status, old.body_bytes)
-    running.insert("pages", PAGES, *_apart(sorted(narrow[False])))
-    running.insert("pages", PAGES, *_apart(sorted(narrow[True])), tail=replacing(PAGES, 2))
+            transaction.sums.page(key[0], -1, old.status, old.body_bytes)
+    transaction.insert("pages", PAGES, *_apart(sorted(narrow[False])))
+    transaction.insert("pages", PAGES, *_apart(sorted(narrow[True])), tail=replacing(PAGES, 2))
     for crawl, where in _where({key: known[key] for key in winners if key in known}):
-        raw(running.db, b"DELETE FROM contents WHERE crawl = %d AND (%b)" % (crawl, where))
-    running.insert("contents", rows.CONTENTS, *_apart(wide))
+        raw(transaction.db, b"DELETE FROM contents WHERE crawl = %d AND (%b)" % (crawl, where))
+    transaction.insert("contents", rows.CONTENTS, *_apart(wide))
 
 
 def _apart(found: Sequence[tuple[Row, str]]) -> tuple[list[Row], list[str]]:
     return [row for row, _ in found], [url for _, url in found]
 
 
-def _stays(running: CommitAttempt, key: Key, old: Known, links: bytes, merged: bytes) -> None:
+def _stays(transaction: Transaction, key: Key, old: Known, links: bytes, merged: bytes) -> None:
     """Give a late or unchanged page this stamp in the replay log, with its links."""
     crawl, number = key
     if merged != links:
         sql = b"UPDATE contents SET links = %b WHERE crawl = %d AND place = %d AND fingerprint = %d"
-        raw(running.db, sql % (literal(merged), crawl, old.place, number))
+        raw(transaction.db, sql % (literal(merged), crawl, old.place, number))
     sql = b"UPDATE pages SET stamp = %d, wide = wide + %d WHERE crawl = %d AND fingerprint = %d"
-    stamp = max(old.stamp, running.now.clock)
-    raw(running.db, sql % (stamp, len(merged) - len(links), crawl, number))
+    stamp = max(old.stamp, transaction.now.clock)
+    raw(transaction.db, sql % (stamp, len(merged) - len(links), crawl, number))
 
 
 def _unchanged(
-    running: CommitAttempt, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
+    transaction: Transaction, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
 ) -> set[Key]:
     """Return pages that are the same as before except for links.
 
@@ -198,21 +200,21 @@ def _unchanged(
     columns = rows.CONTENTS.replace("crawl, place, ", "").replace("links, ", "").encode()
     for crawl, where in _where({key: known[key] for key in same}):
         sql = b"SELECT %b FROM contents WHERE crawl = %d AND (%b)"
-        raw(running.db, sql % (columns, crawl, where))
-        for number, *wide, text in running.db.fetchall():
+        raw(transaction.db, sql % (columns, crawl, where))
+        for number, *wide, text in transaction.db.fetchall():
             page = same[crawl, number]
             if (*wide, text) == (*page.wide, page.text):
                 found.add((crawl, number))
     return found
 
 
-def _links(running: CommitAttempt, known: Mapping[Key, Known]) -> dict[Key, bytes]:
+def _links(transaction: Transaction, known: Mapping[Key, Known]) -> dict[Key, bytes]:
     """Return the links that the replay log has of these pages."""
     found: dict[Key, bytes] = {}
     for crawl, where in _where(known):
         sql = b"SELECT fingerprint, links FROM contents WHERE crawl = %d AND (%b)"
-        raw(running.db, sql % (crawl, where))
-        found.update(((crawl, number), blob) for number, blob in running.db.fetchall())
+        raw(transaction.db, sql % (crawl, where))
+        found.update(((crawl, number), blob) for number, blob in transaction.db.fetchall())
     return found
 
 

@@ -14,7 +14,7 @@ from greencrawl.store.mysql.transaction import Key
 from greencrawl.store.rows import Codec
 from greencrawl.store.tables import crawls
 from greencrawl.store.tables.parked import holds
-from greencrawl.store.tables.sql import SHARED
+from greencrawl.store.tables.sql import SHARE_LOCK
 
 
 def let_go(db: Db, finals: Sequence[Final]) -> frozenset[Key]:
@@ -25,7 +25,9 @@ def let_go(db: Db, finals: Sequence[Final]) -> frozenset[Key]:
     some = [one for one in finals if one.state == "parked"]
     if not some:
         return frozenset()
-    shapes = {crawl: crawls.get(db, crawl, SHARED).released for crawl in {o.crawl for o in some}}
+    shapes = {
+        crawl: crawls.get(db, crawl, SHARE_LOCK).released for crawl in {o.crawl for o in some}
+    }
     return frozenset(
         (one.crawl, one.fingerprint)
         for one in some
@@ -37,7 +39,7 @@ def release(
     db: Db, codec: Codec, crawl: int, shape: str | None, limit: int, before: int
 ) -> SeedBatch | None:
     """See ``Store.release_parked``. Raises UnknownCrawl."""
-    crawls.get(db, crawl, SHARED)
+    crawls.get(db, crawl, SHARE_LOCK)
     some, values = "", list[bytes]()
     if shape is not None:
         some, values = "shape = %s AND ", [common.shape_name(shape).encode()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from greencrawl.store.calendar import month_of, start_ms
+from greencrawl.store.months import month_of, start_ms
 from greencrawl.store.mysql.connection import Db
 
 AHEAD = 2

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from greencrawl.schema.records import Due, Observation
-from greencrawl.store import planned
-from greencrawl.store.planned import Plan, Settled
+from greencrawl.store import recrawl_calendar
+from greencrawl.store.recrawl_calendar import Plan, Settled
 from greencrawl.store.sqlite.batches import padded, parts, values
 from greencrawl.store.tables.plans import plan_of
 
@@ -16,7 +16,7 @@ FREED_ROWS = 5000
 """Rows that one step changes, so that it holds the write lock for milliseconds."""
 
 _WAITING = "FROM calendar INDEXED BY calendar_due WHERE queued = 0 AND crawl = :crawl"
-_COLUMNS = planned.COLUMNS
+_COLUMNS = recrawl_calendar.COLUMNS
 _REPLACE = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])
 
 
@@ -25,7 +25,7 @@ def settle(
 ) -> Settled:
     """Write the changes that observations make."""
     keys = list(dict.fromkeys((one.crawl, one.fingerprint) for one in observations))
-    known: dict[planned.Key, planned.Row] = {}
+    known: dict[recrawl_calendar.Key, recrawl_calendar.Row] = {}
     for some in parts(padded(keys)) if keys else ():
         named = values("crawl, fingerprint", len(some))
         sql = (
@@ -33,8 +33,8 @@ def settle(
             "CROSS JOIN calendar USING (crawl, fingerprint)"
         )
         for row in db.execute(sql, list(chain.from_iterable(some))):
-            known[row[:2]] = planned.Row(*row)
-    settled = planned.settle(observations, known, by_crawl, _partitions(db))
+            known[row[:2]] = recrawl_calendar.Row(*row)
+    settled = recrawl_calendar.settle(observations, known, by_crawl, _partitions(db))
     for changed in parts(settled.changed):
         db.execute(
             f"INSERT INTO calendar ({_COLUMNS}) VALUES {values(_COLUMNS, len(changed))} "
@@ -46,7 +46,7 @@ def settle(
 
 def _partitions(db: sqlite3.Connection) -> int:
     found = db.execute("SELECT identity FROM frontier").fetchone()
-    return planned.partitions_of(found[0] if found else None)
+    return recrawl_calendar.partitions_of(found[0] if found else None)
 
 
 def add(db: sqlite3.Connection, crawl: int, observations: Sequence[Observation]) -> None:
@@ -90,7 +90,7 @@ def due(
     return [
         Due(
             number, (due_s, host, number), checked_ms,
-            None if depth > plan.deepest else planned.item_of(url, depth, task),
+            None if depth > plan.deepest else recrawl_calendar.item_of(url, depth, task),
         )
         for number, due_s, host, checked_ms, depth, task, url in found
     ]  # fmt: skip

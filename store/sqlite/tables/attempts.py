@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from greencrawl.store import calendar
+from greencrawl.store import months
 
 STEP = 2000
 """Rows that one step reads."""
@@ -64,7 +64,7 @@ class Months:
     """One pass over the journal for whole months; call :meth:`step` until it returns None."""
 
     def __init__(self, before_ms: int) -> None:
-        self._sweep = Sweep(calendar.start_ms(calendar.month_of(before_ms)))
+        self._sweep = Sweep(months.start_ms(months.month_of(before_ms)))
         self._met: set[int] = set()
 
     def step(self, db: sqlite3.Connection) -> int | None:
@@ -73,6 +73,6 @@ class Months:
         dropped = self._sweep.step(db)
         if dropped is None:
             return None
-        found = {calendar.month_of(at_ms) for at_ms in dropped} - self._met
+        found = {months.month_of(at_ms) for at_ms in dropped} - self._met
         self._met |= found
         return len(found)

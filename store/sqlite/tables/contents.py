@@ -6,7 +6,7 @@ many as the crawl's ``keep_versions`` says. A body is in ``contents``, or at a p
 fetch that was replaced, or that came too late, is a version: time, status, and its body by the
 digest.
 
-Before the migration :data:`APART` each body is in its page's row. Rows from then stay so: if a
+Before the migration :data:`OWN_BODIES` each body is in its page's row. Rows from then stay so: if a
 row's ``body`` is not empty, it is there.
 """
 
@@ -27,9 +27,9 @@ from greencrawl.store.bodies import Place
 from greencrawl.store.rows import Codec, Row, digest_of, hash_body
 from greencrawl.store.sqlite.batches import marks, padded, parts, values
 
-APART = 6
+OWN_BODIES = 6
 """Number of the migration from which bodies are kept apart from pages."""
-TOGETHER = 7
+SHARED_FRAME = 7
 """Number of the migration from which a text is kept in one frame with its body."""
 
 Key = tuple[int, int]
@@ -66,9 +66,10 @@ _VERSIONS = (
 
 
 def layout(db: sqlite3.Connection) -> int:
-    """Return how bodies are kept now: the last of :data:`APART`, :data:`TOGETHER`, or 0."""
+    """Return how bodies are kept now: the last of :data:`OWN_BODIES`, :data:`SHARED_FRAME`, or
+    0."""
     sql = "SELECT max(number) FROM migrations WHERE number IN (?, ?)"
-    return int(db.execute(sql, (APART, TOGETHER)).fetchone()[0] or 0)
+    return int(db.execute(sql, (OWN_BODIES, SHARED_FRAME)).fetchone()[0] or 0)
 
 
 class Settled(msgspec.Struct):

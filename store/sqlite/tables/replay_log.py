@@ -33,7 +33,7 @@ SEEDS = (
     "WHERE (stamp, id) > (?, ?) AND forced = {forced:d} ORDER BY stamp, id"
 )
 
-TOGETHER = 500
+BATCH = 500
 """Fingerprints in one statement."""
 
 

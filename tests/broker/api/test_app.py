@@ -40,8 +40,8 @@ class Api:
         self.queue = QueueDouble()
         self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
         self.service = Service(self.queue, self.store)
-        self.face = HttpApp(self.service, Guard(worker, admin))
-        self.client = falcon.testing.TestClient(self.face.wsgi)
+        self.http_app = HttpApp(self.service, Guard(worker, admin))
+        self.client = falcon.testing.TestClient(self.http_app.wsgi)
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> falcon.testing.Result:
         headers = {**JSON, **more.pop("headers", {})}
@@ -300,7 +300,7 @@ def test_a_defect_gets_a_500_without_its_details(
 
 
 def test_a_stopping_broker_sends_callers_elsewhere(api: Api) -> None:
-    api.face.requests.closing = True
+    api.http_app.requests.closing = True
     result = api.call("GET", "/v1/crawls")
     assert result.status_code == 503
     assert result.headers["connection"] == "close"

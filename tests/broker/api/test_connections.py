@@ -43,7 +43,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def face(tmp_path: Path) -> Iterator[HttpApp]:
+def http_app(tmp_path: Path) -> Iterator[HttpApp]:
     store = open_store(f"sqlite:///{tmp_path / 'content.sqlite'}")
     service = Service(QueueDouble(), store)
     yield HttpApp(service, Guard("", ""))
@@ -52,8 +52,8 @@ def face(tmp_path: Path) -> Iterator[HttpApp]:
 
 
 @pytest.fixture
-def port(face: HttpApp) -> Iterator[int]:
-    server = Server(face, listener(("127.0.0.1", 0)))
+def port(http_app: HttpApp) -> Iterator[int]:
+    server = Server(http_app, listener(("127.0.0.1", 0)))
     server.start()
     yield server.port
     server.stop()
@@ -275,11 +275,11 @@ def test_the_limit_of_connections_is_below_the_limit_of_open_files() -> None:
     os.close(writing)
 
 
-def test_a_tls_handshake_that_does_not_end_is_broken_off(face: HttpApp, tmp_path: Path) -> None:
+def test_a_tls_handshake_that_does_not_end_is_broken_off(http_app: HttpApp, tmp_path: Path) -> None:
     ca = authority(tmp_path / "ca")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*signed(ca, "broker", address="127.0.0.1"))
-    server = Server(face, listener(("127.0.0.1", 0)), context)
+    server = Server(http_app, listener(("127.0.0.1", 0)), context)
     server.start()
     silent, slow = connected(server.port), connected(server.port)
     gevent.spawn(trickle, slow, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc" + b"\x00" * 200)

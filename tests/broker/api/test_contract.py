@@ -112,10 +112,10 @@ def test_deleting_a_crawl_keeps_its_contract(client: BrokerClient, document: Any
 
 def test_the_openapi_document_names_exactly_the_routes_of_the_broker(tmp_path: Any) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'content.sqlite'}")
-    face = HttpApp(Service(QueueDouble(), store), Guard("", ""))
-    written = json.loads(openapi.document(face.operations))
+    http_app = HttpApp(Service(QueueDouble(), store), Guard("", ""))
+    written = json.loads(openapi.document(http_app.operations))
     named = {(m.upper(), path) for path, methods in written["paths"].items() for m in methods}
-    assert named == {(operation.method, operation.path) for operation in face.operations}
+    assert named == {(operation.method, operation.path) for operation in http_app.operations}
     for methods in written["paths"].values():
         for described in methods.values():
             assert described["summary"].endswith((".", "?"))

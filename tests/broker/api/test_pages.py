@@ -68,8 +68,8 @@ def crawl(store: Store) -> int:
 
 class Api:
     def __init__(self, store: Store, admin: str = "", worker: str = "") -> None:
-        face = HttpApp(Service(QueueDouble(), store), Guard(worker, admin))
-        self._client = falcon.testing.TestClient(face.wsgi)
+        http_app = HttpApp(Service(QueueDouble(), store), Guard(worker, admin))
+        self._client = falcon.testing.TestClient(http_app.wsgi)
 
     def get(self, path: str, token: str = "", **query: Any) -> falcon.testing.Result:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -164,7 +164,7 @@ def test_a_search_answers_after_a_bounded_number_of_pages_and_can_be_continued(
     while True:
         more = {"after": after} if after else {}
         answer = api.get("/v1/pages", crawl="news", grep=r"number 29\d\.", **more).json
-        assert answer["looked_at"] <= 100 + pages.TOGETHER
+        assert answer["looked_at"] <= 100 + pages.BATCH
         found += [item["url"].rpartition("/")[2] for item in answer["items"]]
         after = answer["next"]
         answers += 1
@@ -328,5 +328,5 @@ def test_a_search_ends_at_its_time_limit(
     store.commit(Commit([page(crawl, n) for n in range(1, 301)]))
     monkeypatch.setattr(pages, "LOOK_SECONDS", 0.0)
     look = Reader(store).look(crawl, PageFilter(), Pattern("nothing"))
-    assert 0 < look.looked_at <= pages.TOGETHER
+    assert 0 < look.looked_at <= pages.BATCH
     assert look.next

@@ -188,7 +188,7 @@ def test_a_blocked_host_shows_the_reason_of_its_block(frontier: Frontier, store:
     close(frontier, session, failed="login", block=120.0, why="auth shop: 不许进")
     waiting = urls("h.example", 4)[3].url
     assert frontier.host("h.example").why == "auth shop: 不许进"
-    assert "s (auth shop: 不许进)" in frontier.where(crawl, waiting).why
+    assert "s (auth shop: 不许进)" in frontier.find_url(crawl, waiting).why
     frontier.patch_host("h.example", HostPatch(block=0))
     assert frontier.host("h.example").why == ""
     (session,) = worker.lease(tasks=1)
@@ -661,7 +661,7 @@ def test_retry_waits_and_counts_errors(frontier: Frontier, store: Store) -> None
     )
     assert frontier.finish([item]) == ["ok"]
     close(frontier, s)
-    state = frontier.where(crawl, "http://h.example/0")
+    state = frontier.find_url(crawl, "http://h.example/0")
     assert state.state == "later"
     assert "failed 1 time" in state.why
     (again,) = worker.lease(wait=3)
@@ -679,9 +679,9 @@ def test_a_leased_task_counts_as_seen_if_its_outcome_was_stored_within_its_lease
     (s,) = worker.lease()
     for number in (0, 1):
         url = f"http://h.example/{number}"
-        assert frontier.where(crawl, url).state == "leased"
-        assert frontier.where(crawl, url, before).state == "leased", "it is fetched once more"
-        assert frontier.where(crawl, url, epoch_ms() + 1000).state == "seen"
+        assert frontier.find_url(crawl, url).state == "leased"
+        assert frontier.find_url(crawl, url, before).state == "leased", "it is fetched once more"
+        assert frontier.find_url(crawl, url, epoch_ms() + 1000).state == "seen"
     close(frontier, s)
     close(frontier, other)
 
@@ -696,7 +696,7 @@ def test_host_that_found_no_room_rests_and_has_not_failed(frontier: Frontier, st
         report=HostReport(block=30.0, why="no room", put_off="slow"),
     )  # fmt: skip
     assert frontier.close_sessions([item]) == ["ok"]
-    assert "no room" in frontier.where(crawl, "http://h.example/1").why
+    assert "no room" in frontier.find_url(crawl, "http://h.example/1").why
     totals = frontier.scan(crawl.id)
     assert totals is not None
     assert (totals.put_off, totals.failures) == ({"slow": 1}, {})
@@ -889,7 +889,7 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     frontier.drop_crawl(crawl.id)
     with pytest.raises(UnknownCrawl):
         frontier.admit(crawl.id, urls("h.example", 1))
-    assert frontier.where(crawl, "http://h1.example/1").state == "unseen"
+    assert frontier.find_url(crawl, "http://h1.example/1").state == "unseen"
     item = FinishItem(session=s.session, token=s.token, task=1, outcome=Done())
     assert frontier.finish([item]) == ["gone"]
     close(frontier, s)

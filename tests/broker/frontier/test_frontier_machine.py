@@ -591,10 +591,10 @@ class FrontierMachine(RuleBasedStateMachine):
             self.opened(part.session_of(p, TTL_S, row), "v", now)
 
     @rule()
-    def tend(self) -> None:
+    def maintain(self) -> None:
         now = self.now()
         for p in self.frontier.partitions:
-            self.calls("tend", p, [1000])
+            self.calls("maintain", p, [1000])
         for token, held in list(self.held.items()):
             if held.reap_at <= now:
                 for url in held.tasks.values():
@@ -608,7 +608,7 @@ class FrontierMachine(RuleBasedStateMachine):
                 self.place[key] = "waiting"
                 del self.later[key]
             elif at <= now + 5:  # exactly at the limit: the answer of Redis counts
-                where = self.frontier.where(self.crawls[key[0]], key[1]).state
+                where = self.frontier.find_url(self.crawls[key[0]], key[1]).state
                 if where == "waiting":
                     self.place[key] = "waiting"
                     del self.later[key]

@@ -110,11 +110,11 @@ def test_the_state_of_a_url_does_not_depend_on_its_spelling(
     asked = SPELLINGS if version == 2 else [FIRST]
 
     def states() -> set[str]:
-        return {frontier.where(crawl, url).state for url in asked}
+        return {frontier.find_url(crawl, url).state for url in asked}
 
-    assert {frontier.where(crawl, url).state for url in DIFFERENT} == {"unseen"}
+    assert {frontier.find_url(crawl, url).state for url in DIFFERENT} == {"unseen"}
     if version == 1:
-        assert {frontier.where(crawl, url).state for url in OTHERS} == {"unseen"}
+        assert {frontier.find_url(crawl, url).state for url in OTHERS} == {"unseen"}
     assert states() == {"waiting"}
     (session,) = Worker(frontier).lease()
     assert states() == {"leased"}
@@ -122,7 +122,7 @@ def test_the_state_of_a_url_does_not_depend_on_its_spelling(
     item = FinishItem(session=session.session, token=session.token, task=1, outcome=retry)
     assert frontier.finish([item]) == ["ok"]
     assert states() == {"later"}
-    assert {frontier.where(crawl, url).state for url in DIFFERENT} == {"unseen"}
+    assert {frontier.find_url(crawl, url).state for url in DIFFERENT} == {"unseen"}
     frontier.admit(crawl.id, admissions(OTHERS[0]), mode=Mode.FORCE)
     close(frontier, session)
     (session,) = Worker(frontier, "v").lease()

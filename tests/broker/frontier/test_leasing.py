@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from greencrawl.broker.frontier.leasing import GATHER_SECONDS, STILL_SECONDS, Leasing
+from greencrawl.broker.frontier.leasing import CALLS_SECONDS, NO_LEASE_SECONDS, Leasing
 from greencrawl.broker.frontier.waiting import (
     CALLER,
     FRESH_SECONDS,
@@ -50,7 +50,7 @@ class Rig:
     def calls(
         self, script: str, calls: dict[int, bytes], *, partial: bool = False
     ) -> dict[int, list[Any]]:
-        if script == "tend":
+        if script == "maintain":
             self.tended |= set(calls)
             return {p: [now_ms(), 0, 0, 0] for p in calls}
         assert script == "open"
@@ -180,8 +180,8 @@ def test_partitions_beyond_the_sessions_asked_for_stay_due(rig: Rig) -> None:
 
 def test_lease_calls_that_wait_together_share_the_due_hosts(rig: Rig) -> None:
     def one_host(p: int, args: list[Any]) -> list[Any]:
-        now, sessions, _, tend = rig.one_session(p, args)
-        return [now, sessions, [0], tend]
+        now, sessions, _, maintain_at = rig.one_session(p, args)
+        return [now, sessions, [0], maintain_at]
 
     rig.opens = one_host
     calls = [gevent.spawn(rig.lease, room=room) for room in (100, 100, 91)]
@@ -231,18 +231,18 @@ def test_a_worker_that_wants_fewer_hosts_than_are_due_is_served_at_once(rig: Rig
         rig.leasing.note(partition, 1, now_ms())
     began = monotonic()
     assert len(rig.lease(room=5)) == 5
-    assert monotonic() - began < GATHER_SECONDS / 2
+    assert monotonic() - began < CALLS_SECONDS / 2
 
 
-def test_lease_calls_are_gathered_again_though_the_last_caller_went_away(rig: Rig) -> None:
+def test_lease_calls_are_wait_until_again_though_the_last_caller_went_away(rig: Rig) -> None:
     one_host_each(rig)
     for partition in range(20):
         rig.leasing.note(partition, 1, now_ms())
     lost = gevent.spawn(rig.lease, room=100)
     gevent.sleep(0.03)
     lost.kill()
-    gevent.sleep(GATHER_SECONDS)
-    rig.leasing._gathered -= STILL_SECONDS
+    gevent.sleep(CALLS_SECONDS)
+    rig.leasing._wait_until -= NO_LEASE_SECONDS
     first = gevent.spawn(rig.lease, room=100)
     gevent.sleep(0.03)
     second = gevent.spawn(rig.lease, room=100)
@@ -259,14 +259,14 @@ def test_a_worker_that_comes_soon_after_another_or_has_waited_long_is_served_at_
         rig.leasing.note(partition, 1, now_ms())
     began = monotonic()
     assert len(rig.lease(room=100)) == 2
-    rig.leasing._given -= STILL_SECONDS
+    rig.leasing._given -= NO_LEASE_SECONDS
     waiting = gevent.spawn(rig.lease, room=100)
-    gevent.sleep(GATHER_SECONDS)
-    began += GATHER_SECONDS
+    gevent.sleep(CALLS_SECONDS)
+    began += CALLS_SECONDS
     for partition in range(2):
         rig.leasing.note(partition, 1, now_ms())
     assert len(waiting.get()) == 2
-    assert monotonic() - began < GATHER_SECONDS / 2
+    assert monotonic() - began < CALLS_SECONDS / 2
 
 
 def test_a_worker_that_reads_its_answer_counts_as_waiting(rig: Rig) -> None:
@@ -362,8 +362,8 @@ def test_a_host_that_a_worker_refuses_goes_to_the_next_waiting_worker(rig: Rig) 
 
 def test_a_worker_that_refuses_a_crawl_takes_no_share_of_it_from_others(rig: Rig) -> None:
     def one_host(p: int, args: list[Any]) -> list[Any]:
-        now, sessions, _, tend = rig.one_session(p, args)
-        return [now, sessions, [0], tend]
+        now, sessions, _, maintain_at = rig.one_session(p, args)
+        return [now, sessions, [0], maintain_at]
 
     hooked = replace(CRAWL, options=replace(CRAWL.options, hook="mine"))
     rig.crawl = lambda _: hooked

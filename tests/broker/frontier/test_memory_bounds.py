@@ -352,14 +352,14 @@ def test_a_host_that_runs_low_with_urls_in_the_overflow_counts_until_its_crawl_i
     request = LeaseRequest(worker="w", incarnation=1, sequence=1, max_sessions=1, wait=3)
     assert small.lease(request).sessions
     assert client.scard(prefix + ":dry") == 1
-    before = small.room(p).used
+    before = small.partition_memory(p).used
     assert before >= 240, "its record is there still"
-    assert small.room(p).dry == [(crawl.id, "h.example")]
+    assert small.partition_memory(p).low == [(crawl.id, "h.example")]
     store.delete_crawl(crawl.id)
     small.drop_crawl(crawl.id)
-    assert small.room(p).dry == []
+    assert small.partition_memory(p).low == []
     assert client.scard(prefix + ":dry") == 0
-    assert small.room(p).used == before - 240
+    assert small.partition_memory(p).used == before - 240
 
 
 def test_all_bounded_data_together_leave_room_for_the_crawl_to_go_on(

@@ -94,7 +94,7 @@ def test_urls_beyond_a_hosts_budget_wait_in_the_store_and_come_back_best_first(
             got += [task.url for task in s.tasks]
             finish_all(frontier, s)
             close(frontier, s)
-        for place, host in frontier.room(p).dry:
+        for place, host in frontier.partition_memory(p).low:
             frontier.refill(place, p, host)
     assert sorted(got) == sorted(item.url for item in urls(30) + better)
     order = [url for url in got if "/3/" in url]
@@ -362,7 +362,7 @@ def test_a_crawl_is_refilled_though_tasks_of_a_crawl_at_rest_fill_the_memory(
     other = next(f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p)
     frontier.admit(resting.id, urls(6, host=other))
     frontier.put_crawl(store.set_state(resting.id, state, "max_pages"))
-    used = frontier.room(p).used
+    used = frontier.partition_memory(p).used
     redis_server.client.hset(keys.OWNER, "budget", 1)
     frontier.admit(crawl.id, urls(40))
     redis_server.client.hset(keys.OWNER, "budget", int(used / share))
@@ -398,7 +398,7 @@ def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
     others = [f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p]
     for other in others[:6]:
         frontier.admit(crawl.id, urls(12, host=other))
-    used = frontier.room(p).used
+    used = frontier.partition_memory(p).used
     redis_server.client.hset(keys.OWNER, "budget", used + 500)
     frontier.admit(crawl.id, urls(30))
     late = len(waiting(store, crawl.id, p))
@@ -406,10 +406,10 @@ def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
     worker, refill = Worker(frontier), Refill(Service(frontier, store))
     while not (on := [s for s in worker.lease(sessions=1, tasks=30) if s.host == HOST]):
         pass
-    redis_server.client.hset(keys.OWNER, "budget", frontier.room(p).used)
+    redis_server.client.hset(keys.OWNER, "budget", frontier.partition_memory(p).used)
     refill.step(store.overflow_places())
     assert len(waiting(store, crawl.id, p)) == late, "what is leased still takes its memory"
-    redis_server.client.hset(keys.OWNER, "budget", round(frontier.room(p).used * 1.6))
+    redis_server.client.hset(keys.OWNER, "budget", round(frontier.partition_memory(p).used * 1.6))
     frontier.admit(crawl.id, urls(1, host=others[6], level=0))
     finish_all(frontier, on[0])
     close(frontier, on[0])

@@ -117,7 +117,7 @@ def test_an_admission_has_a_limit_and_a_larger_batch_is_admitted_alone(
 ) -> None:
     gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
-    monkeypatch.setattr(admission_batcher, "TOGETHER", 3)
+    monkeypatch.setattr(admission_batcher, "BATCH", 3)
     for names in ("ab", "cd", "efgh", "i"):
         jobs.append(gevent.spawn(gathered.admit, 1, urls(*names)))
         gevent.sleep(0)

@@ -177,7 +177,7 @@ def test_a_large_site_takes_no_room_from_others_and_is_queued_in_parts(rig: Rig)
     rig.step()
     waiting = Counter(
         url.split("/")[2] for url in [*large, *small]
-        if rig.frontier.where(crawl, url).state == "waiting"
+        if rig.frontier.find_url(crawl, url).state == "waiting"
     )  # fmt: skip
     assert waiting["a.example"] <= 128
     assert sum(waiting[name] for name in names) == len(small)
@@ -395,7 +395,7 @@ def test_due_pages_of_a_paused_crawl_are_not_queued(rig: Rig) -> None:
 def test_a_smaller_depth_drops_deeper_pages_of_a_calendar_and_a_greater_adds_stored_ones(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "AT_ONCE", 2)
+    monkeypatch.setattr(rounds, "BATCH", 2)
     crawl = rig.crawl(depth=0)
     for depth in (1, 2, 3):
         rig.pages(crawl, f"h{depth}.example", 2, depth=depth)

@@ -53,7 +53,7 @@ def test_hosts_that_run_low_are_refilled_before_hosts_that_wait(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org", "b.org")
-    queue.memory_of[7] = PartitionMemory(used=10, budget=100, full=False, dry=[(crawl, "z.org")])
+    queue.memories[7] = PartitionMemory(used=10, budget=100, full=False, low=[(crawl, "z.org")])
     assert Refill(service).step(store.overflow_places()) == 3
     assert queue.refilled == [(crawl, 7, "z.org"), (crawl, 7, "a.org"), (crawl, 7, "b.org")]
 
@@ -62,7 +62,7 @@ def test_partition_above_half_of_its_budget_takes_on_no_new_host(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
-    queue.memory_of[7] = PartitionMemory(used=60, budget=100, full=False, dry=[(crawl, "z.org")])
+    queue.memories[7] = PartitionMemory(used=60, budget=100, full=False, low=[(crawl, "z.org")])
     Refill(service).step(store.overflow_places())
     assert queue.refilled == [(crawl, 7, "z.org")]
 
@@ -72,7 +72,7 @@ def test_a_crawl_with_nothing_to_lease_is_refilled_above_half_of_the_budget(
 ) -> None:
     put(store, crawl, "a.org")
     put(store, store.put_crawl("b", CrawlOptions(), []).id, "b.org")
-    queue.memory_of[7] = PartitionMemory(used=60, budget=100, full=False, dry=[], idle=[crawl])
+    queue.memories[7] = PartitionMemory(used=60, budget=100, full=False, low=[], idle=[crawl])
     Refill(service).step(store.overflow_places())
     assert queue.refilled == [(crawl, 7, "a.org")]
 
@@ -81,11 +81,11 @@ def test_a_node_near_its_limit_is_refilled_only_for_crawls_with_nothing_to_lease
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
-    queue.memory_of[7] = PartitionMemory(used=0, budget=100, full=True, dry=[(crawl, "z.org")])
+    queue.memories[7] = PartitionMemory(used=0, budget=100, full=True, low=[(crawl, "z.org")])
     assert Refill(service).step(store.overflow_places()) == 0
     assert queue.refilled == []
-    queue.memory_of[7] = PartitionMemory(
-        used=0, budget=100, full=True, dry=[(crawl, "z.org")], idle=[crawl]
+    queue.memories[7] = PartitionMemory(
+        used=0, budget=100, full=True, low=[(crawl, "z.org")], idle=[crawl]
     )
     assert Refill(service).step(store.overflow_places()) == 1
     assert queue.refilled == [(crawl, 7, "a.org")]

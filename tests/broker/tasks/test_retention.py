@@ -24,7 +24,7 @@ from greencrawl.broker.tasks.retention import (
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.records import Admission, Commit, CrawlOptions, Final, StoredPage
 from greencrawl.store import open_store
-from greencrawl.store.calendar import month_of, start_ms
+from greencrawl.store.months import month_of, start_ms
 from tests.support.queue_double import QueueDouble
 from tests.support.store_records import attempt
 

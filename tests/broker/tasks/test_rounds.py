@@ -23,7 +23,7 @@ PAGES = 25
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
-    monkeypatch.setattr(rounds, "AT_ONCE", 10)
+    monkeypatch.setattr(rounds, "BATCH", 10)
     monkeypatch.setattr(rounds, "OPEN", 20)
     opened = SqliteStore(tmp_path / "content.sqlite")
     yield opened
@@ -62,7 +62,7 @@ def test_a_round_queues_each_url_once_and_waits_while_many_are_open(store: Sqlit
     assert taken(store) == []
     batches: list[SeedBatch] = []
     while rounds.go_on(service, crawl, sums(1)) and (more := taken(store)):
-        assert all(batch.force and len(batch.urls) <= rounds.AT_ONCE for batch in more)
+        assert all(batch.force and len(batch.urls) <= rounds.BATCH for batch in more)
         batches += more
     urls = [item.url for batch in batches for item in batch.urls]
     assert len(urls) == len(set(urls)) == PAGES + 2, "a page that is gone is asked for as a page"

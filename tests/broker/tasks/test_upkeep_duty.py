@@ -316,17 +316,17 @@ def test_a_holder_that_stood_still_changes_neither_redis_nor_the_store(
 
 
 def test_an_activity_event_distinguishes_own_activity_from_that_of_other_brokers() -> None:
-    stirring = ActivityEvent()
-    stirring.hear((7,))
-    assert stirring.is_set()
-    assert stirring.take_own() == frozenset()
-    stirring.set(3)
-    assert stirring.take_own() == {3}
-    assert stirring.take() == {3, 7}
-    assert not stirring.is_set()
-    assert stirring.take() == frozenset()
-    stirring.set()
-    assert stirring.take_own() == {ANY}
+    events = ActivityEvent()
+    events.hear((7,))
+    assert events.is_set()
+    assert events.take_own() == frozenset()
+    events.set(3)
+    assert events.take_own() == {3}
+    assert events.take() == {3, 7}
+    assert not events.is_set()
+    assert events.take() == frozenset()
+    events.set()
+    assert events.take_own() == {ANY}
 
 
 def test_an_activity_message_names_a_few_crawls_or_any_crawl() -> None:

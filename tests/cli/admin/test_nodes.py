@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from gevent.pywsgi import WSGIServer
 
 from greencrawl.broker.api.messages import MembersReply
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.admin.nodes import drain, join_line, nodes
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.schema.records import MemberState, Ordered
@@ -86,12 +86,12 @@ def test_nodes_are_shown_but_none_is_called_drained_while_redis_is_away(
     server.start()
     monkeypatch.setenv("GREENCRAWL_BROKER", f"http://127.0.0.1:{server.server_port}")
     with pytest.raises(Unavailable, match=r"no broker is ready: .*Redis is away"):
-        reach.required(reach.load())
+        connecting.required(connecting.load())
     assert CliRunner().invoke(nodes, []).output.startswith("w\tworker\tsilent")
     drained = CliRunner().invoke(drain, ["w"])
     assert "drained" not in drained.output
     assert isinstance(drained.exception, GreencrawlError)
     assert "w-0 does not report" in str(drained.exception)
     server.stop()
-    with pytest.raises(reach.NoBroker):
-        reach.living(reach.load())
+    with pytest.raises(connecting.NoBroker):
+        connecting.living(connecting.load())

@@ -115,7 +115,7 @@ def test_a_broker_stays_up_if_its_store_lost_data_and_repair_says_what_to_do(sce
     shutil.copy(scene.folder / "backup", scene.folder / "content.sqlite")
     process = scene.broker.spawn()
     client = scene.broker.client()
-    until(lambda: scene.broker.log().count("listening") == 3, 20)
+    until(lambda: scene.broker.log().count("broker_started") == 3, 20)
     assert process.poll() is None
     assert not client.ready()
     code, _, err = scene.run()

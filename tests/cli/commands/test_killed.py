@@ -89,7 +89,7 @@ def test_a_broker_in_a_replay_ends_when_its_command_is_killed_and_the_next_comma
     _fill(command.folder / "data", root)
     process = command.start("crawl", root, "--crawl", "x", *FAST)
     log = command.folder / "data" / "logs" / "broker.log"
-    until(lambda: log.exists() and "replay_begins" in log.read_text(), "a replay")
+    until(lambda: log.exists() and "replay_started" in log.read_text(), "a replay")
     process.kill()
     process.wait()
     again = command.start("crawl", root, "--crawl", "x", *FAST)

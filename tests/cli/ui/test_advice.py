@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from greencrawl.cli import reach
+from greencrawl.cli import connecting
 from greencrawl.cli.commands import crawl
 from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.main import main
@@ -84,7 +84,7 @@ def test_advice_to_migrate_names_the_data_folder(
 def test_advice_beside_a_running_crawl_names_its_data_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    crawl._demo_settings(reach.load("d"))
+    crawl._demo_settings(connecting.load("d"))
     monkeypatch.setattr(following, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(following, "POLL_SECONDS", 0.001)
     wait = {"state": "active", "waiting": 3}
@@ -97,7 +97,7 @@ def test_a_crawl_tells_of_others_in_its_data_folder_that_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(tmp_path / "d")
-    assert len(crawl._known(crawl.Job(WANTED, reach.load("d")))) == 2
+    assert len(crawl._known(crawl.Job(WANTED, connecting.load("d")))) == 2
     told = "crawl test goes on, too; `greencrawl stop test --data d` ends it\n"
     assert capsys.readouterr().err == told
 
@@ -108,7 +108,7 @@ def test_advice_does_not_name_the_data_folder_of_an_earlier_command() -> None:
 
 
 def test_advice_adds_the_data_folder_only_to_commands_that_use_one() -> None:
-    reach.load("d")
+    connecting.load("d")
     for text in (
         "`greencrawl crawl --help`", "`greencrawl store form`", "`pip install x`",
         "`greencrawl status --data e`", "greencrawl ends",

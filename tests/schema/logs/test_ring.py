@@ -62,7 +62,7 @@ def test_a_long_line_is_shortened(line: str) -> None:
 
 
 def test_a_long_line_that_is_not_json_is_quoted() -> None:
-    assert json.loads(shortened("x" * 100_000)) == {"event": "line_unreadable", "text": "x" * 2000}
+    assert json.loads(shortened("x" * 100_000)) == {"event": "line_not_read", "text": "x" * 2000}
 
 
 def test_no_line_is_lost_when_several_threads_log() -> None:

@@ -22,8 +22,8 @@ from greencrawl.logger.intake import Intake
 from greencrawl.schema import log
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.logs import sender as module
-from greencrawl.schema.logs.choosing import ranked
-from greencrawl.schema.logs.known import FORGET_SECONDS, Known
+from greencrawl.schema.logs.known_loggers import FORGET_SECONDS, Known
+from greencrawl.schema.logs.logger_choice import ranked
 from greencrawl.schema.logs.records import LogLine, LogsQuery, LogsReply
 from greencrawl.schema.logs.sender import Sender
 from greencrawl.schema.transport import KeepAlive
@@ -192,7 +192,7 @@ def test_a_logger_that_fails_again_and_again_is_reported_once(
                     break
         said = Counter(one.event for one in kept(intake) if one.event.startswith("log"))
     assert tried > 4
-    assert said == {"logs_go_to": 1, "logger_failed": 1}
+    assert said == {"logger_chosen": 1, "logger_failed": 1}
 
 
 def test_a_second_logger_takes_over_and_no_line_is_shown_twice(tmp_path: Path) -> None:

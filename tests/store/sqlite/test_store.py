@@ -18,8 +18,8 @@ from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.schema.records import Commit, CrawlOptions, NodeOptions, PageFilter
 from greencrawl.store import open_store as open_url
 from greencrawl.store.base import Store
-from greencrawl.store.calendar import month_of, start_ms
 from greencrawl.store.errors import Closed, Damaged, Unstorable
+from greencrawl.store.months import month_of, start_ms
 from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.connection import opening
 from greencrawl.store.sqlite.store import SqliteStore

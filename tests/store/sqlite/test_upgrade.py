@@ -17,7 +17,7 @@ from greencrawl.store.migrations import Applied, Migration, load, pending
 from greencrawl.store.sqlite.migrations import FOLDER, SqliteUpgrade, applied
 from greencrawl.store.sqlite.store import SqliteStore
 from greencrawl.store.sqlite.tables import lists
-from greencrawl.store.sqlite.tables.contents import APART
+from greencrawl.store.sqlite.tables.contents import OWN_BODIES
 from tests.support import old_store
 from tests.support.old_store import OldProcess, create, url
 from tests.support.store_content import MAIN, SPANS, TEXT
@@ -261,7 +261,7 @@ def test_old_and_new_processes_write_on_side_by_side_and_read_each_others_rows(
 
 
 def test_texts_stay_in_their_rows_while_an_older_process_reads_them_there(path: Path) -> None:
-    create(path, APART)
+    create(path, OWN_BODIES)
     old = OldProcess(path)
     store = SqliteStore(path)
     crawl = store.put_crawl("news", CrawlOptions(), []).id

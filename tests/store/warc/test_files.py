@@ -23,7 +23,7 @@ from greencrawl.schema.records import StoredPage
 from greencrawl.store.bodies import Place
 from greencrawl.store.errors import BodyAway, Closed
 from greencrawl.store.warc import segment
-from greencrawl.store.warc.files import NOWHERE, WarcFiles
+from greencrawl.store.warc.files import NO_PLACE, WarcFiles
 from greencrawl.store.warc.segment import repair
 from tests.support.archive import Archive, check, records
 from tests.support.checkout import ROOT
@@ -153,7 +153,7 @@ def test_empty_and_absent_bodies_get_no_revisit_records(folder: Path, files: War
     seen = page(1, 3, body=b"", digest=digest(b"seen"))
     places = files.append([empty, absent, seen], known)
     assert files.read(places[0]) == b""
-    assert places[1:] == [NOWHERE, place]
+    assert places[1:] == [NO_PLACE, place]
     files.close()
     assert Archive(finished(folder)).kinds == {"warcinfo": 1, "response": 1, "request": 1}
 

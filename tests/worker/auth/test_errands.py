@@ -33,7 +33,7 @@ from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS
 from greencrawl.worker.session.fetcher import Visit, VisitOver
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 from tests.support.raw_server import RawServer, answer
 from tests.support.redis_server import RedisServer
 
@@ -72,7 +72,7 @@ class Rig:
             host=server.url("").removeprefix("http://"), ttl=60, delay=delay, floor=delay,
             robots_known=True, tasks=(),
         )  # fmt: skip
-        held = Held(session, monotonic() + 60)
+        held = HeldSession(session, monotonic() + 60)
         return Visit(held, self.context, self.downloader, stopping or self.stopping)
 
 

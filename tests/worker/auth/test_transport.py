@@ -20,7 +20,7 @@ from greencrawl.worker.auth.transport import MAX_BODY_BYTES, MAX_REDIRECTS, refu
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.session.fetcher import Visit
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 from tests.support.raw_server import RawServer, answer
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -36,7 +36,7 @@ class Way:
             session="1/h", token="0" * 16, crawl=1, revision=1, host="h", ttl=60, delay=delay,
             floor=delay, robots_known=True, tasks=(),
         )  # fmt: skip
-        held = Held(session, monotonic() + 60)
+        held = HeldSession(session, monotonic() + 60)
         context = context_of(Crawl(id=1, name="c", state="active", options=CrawlOptions()))
         self.visit = Visit(held, context, downloader, Event())
         self.sent: list[Sent] = []

@@ -37,8 +37,8 @@ from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recent, Recents
 from greencrawl.worker.delivery.results import RELEASED_SECONDS, SURPLUS_SECONDS, Result, Results
 from greencrawl.worker.delivery.writer import Writer
-from greencrawl.worker.session.held import Held, Sessions
-from greencrawl.worker.session.in_hand import InHand
+from greencrawl.worker.session.held import HeldSession, Sessions
+from greencrawl.worker.session.memory_budget import MemoryBudget
 
 TOKEN = "00000000000000aa"
 
@@ -164,7 +164,9 @@ class Rig:
         )
         self.greenlets = [gevent.spawn(self.writer.run), gevent.spawn(self.outbox.run)]
 
-    def put(self, task: int, stored: StoredPage | None = None, *, held: Held | None = None) -> None:
+    def put(
+        self, task: int, stored: StoredPage | None = None, *, held: HeldSession | None = None
+    ) -> None:
         result = Result(held=held or self.held, task=task, outcome=Done(), page=stored)
         self.writer.put(result)
 
@@ -217,7 +219,7 @@ def test_a_url_that_the_store_retires_is_forgotten_by_the_frontier(rig: Rig) -> 
     assert ("finish", [(1, forgotten), (2, Done())]) in rig.drain()
 
 
-def rig_final(results: Results, held: Held) -> Final:
+def rig_final(results: Results, held: HeldSession) -> Final:
     """Return the row of a parked URL."""
     (final,) = results.parked(held, 1, Task(1, "http://h/p", 3, 2), "s" * 400, "d" * 400).finals
     assert (final.state, final.kind, final.depth, final.level) == ("parked", "trap", 3, 2)
@@ -452,7 +454,7 @@ class Resting:
 
     now: float = 0.0
     rig: Rig = field(init=False)
-    held: Held = field(init=False)
+    held: HeldSession = field(init=False)
 
     def __post_init__(self) -> None:
         self.rig = Rig(World(), clock=lambda: self.now, backlog_bytes=3000)
@@ -704,18 +706,18 @@ def test_links_are_sent_again_once_a_node_was_opened_anew(rig: Rig) -> None:
 
 
 def test_results_are_in_hand_until_they_are_written() -> None:
-    in_hand, gate = InHand(), Event()
-    rig = Rig(World(gate=gate), in_hand=in_hand)
+    memory_budget, gate = MemoryBudget(), Event()
+    rig = Rig(World(gate=gate), memory_budget=memory_budget)
     rig.put(1, page("http://h/p", "http://h/a"))
-    assert in_hand.bytes == rig.writer._waiting[0].weight > 0
+    assert memory_budget.bytes == rig.writer._waiting[0].weight > 0
     gate.set()
     rig.drain()
-    assert in_hand.bytes == 0
+    assert memory_budget.bytes == 0
     gevent.killall(rig.greenlets)
 
 
 def test_links_count_towards_the_backlog_with_their_urls() -> None:
-    held = Held(session(), 0.0)
+    held = HeldSession(session(), 0.0)
     links = [f"http://h/{i}/" + "a" * 4000 for i in range(10)]
     result = Result(held=held, task=1, outcome=Done(), page=page("http://h/", *links))
     assert 40_000 < result.bytes < 50_000

@@ -194,7 +194,7 @@ print(page.pool_trees(), text_of(parse(b"<p>a")))
 
 BOMB = """
 import time
-from greencrawl.worker.extract import TooDear
+from greencrawl.worker.extract import TooExpensive
 from greencrawl.worker.extract.page import outline
 
 def seconds(body, **how):
@@ -202,7 +202,7 @@ def seconds(body, **how):
     try:
         outline(body, "http://h/", "text/html", **how)
         told = ""
-    except TooDear as error:
+    except TooExpensive as error:
         told = f"after {error.spent:g}"
     return told, time.thread_time() - before
 
@@ -272,16 +272,16 @@ def test_the_parse_of_a_login_page_has_a_time_limit(compiled_at: Path) -> None:
     program = """
 from time import thread_time
 from greencrawl.worker.auth.kinds import form_page
-from greencrawl.worker.extract import TooDear
+from greencrawl.worker.extract import TooExpensive
 names = b"".join(b" a%x" % n for n in range(200_000))
 body = b"<!--><p a='>'" + names + b">--><input type=password>"
 began = thread_time()
 try:
     form_page.read(body, "http://h/", "text/html")
-except TooDear:
+except TooExpensive:
     print("ended", thread_time() - began < 1.5)
-form_page.read_alone()
-form_page.ALONE_SECONDS = 0.1
+form_page.in_own_process()
+form_page.OWN_PROCESS_SECONDS = 0.1
 print(form_page.read(body, "http://h/", "text/html"))
 print(form_page.read(b"<p>x" * 60_000, "http://h/", "text/html") is not None)
 """

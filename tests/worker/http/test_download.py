@@ -23,7 +23,7 @@ from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.worker.http.client import Downloader, LeaseExpired
-from greencrawl.worker.http.names.system import Lookup
+from greencrawl.worker.http.dns.system import Lookup
 from tests.support.dns_server import DnsServer, Zone
 from tests.support.ports import free_port
 from tests.support.raw_server import RawServer, answer, send, send_late, send_then_stall

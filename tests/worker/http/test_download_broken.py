@@ -414,13 +414,13 @@ def test_a_connection_is_not_used_if_it_was_closed_while_its_request_waited() ->
             sock.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
             hang_up.wait()
 
-    class Gate:
+    class OpenShares:
         """Let every first request through; a second one waits until the peer is gone."""
 
         def __init__(self) -> None:
             self.under_way = 0
 
-        def enter(self, *_: object, connect: bool, **__: object) -> Gate:
+        def enter(self, *_: object, connect: bool, **__: object) -> OpenShares:
             self.under_way += 1
             if not connect:
                 hang_up.set()
@@ -436,15 +436,15 @@ def test_a_connection_is_not_used_if_it_was_closed_while_its_request_waited() ->
     listener = socket.create_server(("127.0.0.1", 0))
     server = StreamServer(listener, serve)
     server.start()
-    gate = Gate()
-    downloader = Downloader(LOOPBACK, request_seconds=2, gate=cast(Any, gate))
+    shares = OpenShares()
+    downloader = Downloader(LOOPBACK, request_seconds=2, shares=cast(Any, shares))
     try:
         url = f"http://127.0.0.1:{server.server_port}/"
         for _ in range(2):
             found = downloader.fetch(url, {}, max_body_bytes=CAP, deadline=monotonic() + 60)
             assert isinstance(found, Fetched), found
         assert len(set(served)) == 2
-        assert gate.under_way == 0
+        assert shares.under_way == 0
     finally:
         downloader.close()
         server.stop(timeout=0.1)

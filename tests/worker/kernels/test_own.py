@@ -244,7 +244,7 @@ def test_a_wrong_fetch_of_a_kernel_costs_its_page_and_sends_nothing_more(
     assert len(world.site.pages) <= MOST_REQUESTS + 1
     assert good.page is not None
     assert good.page.title == "good"
-    assert (world.crash_record.suspect(), world.in_hand.bytes) == (None, 0)
+    assert (world.crash_record.suspect(), world.memory_budget.bytes) == (None, 0)
 
 
 def test_a_further_request_of_a_kernel_is_paced_and_counted(world: Own) -> None:
@@ -330,7 +330,7 @@ def test_a_kernel_makes_one_request_at_a_time_and_none_after_its_fetch(
     assert len(refused) == len(Asking.answers) - 1 > 0
     assert {one.detail.partition(",")[0] for one in refused} == {"one request at a time"}
     assert len(world.site.pages) == 3
-    assert (world.crash_record.suspect(), world.in_hand.bytes) == (None, 0)
+    assert (world.crash_record.suspect(), world.memory_budget.bytes) == (None, 0)
 
 
 def test_answers_that_a_kernel_keeps_are_in_hand_until_it_returns(world: Own) -> None:
@@ -341,7 +341,7 @@ def test_answers_that_a_kernel_keeps_are_in_hand_until_it_returns(world: Own) ->
         world.site.answers[f"http://h/part-{number}"] = answer("x" * 400)
     world.site.answers["http://h/own/unread"] = answer("first")
     world.site.answers["http://h/own/good"] = answer("good")
-    world.site.meanwhile = lambda _: held.append(world.in_hand.bytes)
+    world.site.meanwhile = lambda _: held.append(world.memory_budget.bytes)
     world.run("http://h/own/unread", "http://h/own/good")
     assert held == [0, 0, 5, 405, 805, 0]
     refused = [one for one in Asking.answers if isinstance(one, Failure)]
@@ -352,7 +352,7 @@ def test_answers_that_a_kernel_keeps_are_in_hand_until_it_returns(world: Own) ->
     assert world.outcomes[0].kind == "timeout"
     assert world.stores.results[0].attempts[0].detail.startswith("kernel asking: it is not wanted")
     assert world.outcomes[1].stored
-    assert world.in_hand.bytes == 0
+    assert world.memory_budget.bytes == 0
 
 
 def test_a_body_that_a_kernel_makes_is_cut_at_the_limit(world: Own) -> None:

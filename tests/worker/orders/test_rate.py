@@ -14,7 +14,7 @@ from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.orders.rate import CREDIT_SECONDS, Rate, SharedTurns
 from greencrawl.worker.session.fetcher import Visit, VisitOver
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 
 
 class Clock:
@@ -109,7 +109,7 @@ def test_a_session_without_a_lease_leaves_its_turn_to_others(tmp_path: Path) -> 
         session="1/h", token="0" * 16, crawl=1, revision=1, host="h", ttl=60, delay=0, floor=0,
         robots_known=True, tasks=(),
     )  # fmt: skip
-    held = Held(session, monotonic() + 0.05)
+    held = HeldSession(session, monotonic() + 0.05)
     context = context_of(Crawl(id=1, name="c", state="active", options=CrawlOptions()))
     downloader = Downloader((), 5)
     visit = Visit(held, context, downloader, Event(), rate=rate)

@@ -17,7 +17,7 @@ from greencrawl.schema.records import Fetched, Session
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.process.blocked import Blocked, blocked
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 from greencrawl.worker.session.slow_hosts import SLOW_SECONDS, SlowHosts
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -58,7 +58,7 @@ def serving(*pauses: float) -> Iterator[str]:
 
 @pytest.fixture
 def crash_record(tmp_path: Path) -> CrashRecord:
-    return CrashRecord(tmp_path / "marker", blocked=blocked())
+    return CrashRecord(tmp_path / "crash", blocked=blocked())
 
 
 def fetch_beside(
@@ -124,7 +124,7 @@ def test_a_session_that_waited_while_its_process_was_busy_does_not_count_as_slow
         session="1/h", token="t", crawl=1, revision=1, host="h", ttl=60,
         delay=0, floor=0, robots_known=True, tasks=(),
     )  # fmt: skip
-    held = Held(session, 1e12, since=100.0)
+    held = HeldSession(session, 1e12, since=100.0)
     begun = busy.begin()
     clock[0] += SLOW_SECONDS + 0.5
     busy.end(begun)

@@ -43,7 +43,7 @@ from greencrawl.worker.process.crash_record import CrashRecord
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.session.fetcher import Visit
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 from tests.support.checkout import ROOT
 from tests.support.raw_server import RawServer, answer
 
@@ -61,7 +61,7 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.alone = Quarantine(60.0)
-        self.guarded = Guarded(CrashRecord(folder / "marker"), self.alone)
+        self.guarded = Guarded(CrashRecord(folder / "crash"), self.alone)
         self.downloader = Downloader(LOOPBACK, 20)
 
     def visit(self, host: str) -> Visit:
@@ -69,7 +69,7 @@ class Worker:
             session=f"1/{host}", token="t", crawl=1, revision=1, host=host, ttl=60,
             delay=0.0, floor=0.0, robots_known=True, tasks=(),
         )  # fmt: skip
-        return Visit(Held(session, 1e12), CONTEXT, self.downloader, Event())
+        return Visit(HeldSession(session, 1e12), CONTEXT, self.downloader, Event())
 
     def read(self, visit: Visit, body: bytes, address: str = "", wire: int = 100) -> str:
         """Return how a page went beyond its grant, or "" if it did not."""
@@ -193,7 +193,7 @@ def test_an_answer_that_may_ask_for_a_login_is_judged_alone_if_it_is_in_doubt(
         assert worker.guarded.verdict(visit, Task(1, "http://h/a"), kind, fetched, grant) == verdict
     assert worker.alone.pid is None
     monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # every machine takes longer
-    monkeypatch.setattr(form_page, "_alone", False)
+    monkeypatch.setattr(form_page, "_own_process", False)
     fetched = Fetched("http://h/a", 200, HTML, b"<p>x" * 60_000 + form)
     assert worker.guarded.verdict(visit, Task(1, "http://h/a"), kind, fetched, grant) == "out"
     assert worker.alone.pid is not None

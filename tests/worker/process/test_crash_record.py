@@ -18,7 +18,7 @@ PAGE = Suspect("3/example.org", "00ff00ff00ff00ff", 7, 1, "http://example.org/é
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "worker" / "0.marker"
+    return tmp_path / "worker" / "0.crash"
 
 
 def test_the_crash_record_names_a_page_only_while_it_is_parsed(path: Path) -> None:

@@ -25,7 +25,7 @@ def session(token: str) -> Session:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "worker" / "w-0.flights"
+    return tmp_path / "worker" / "w-0.inflight"
 
 
 def test_next_process_learns_which_sessions_had_no_request_under_way(path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_supervisor_that_was_frozen_goes_on(tmp_path: Path) -> None:
             worker.process.send_signal(signal.SIGCONT)
             time.sleep(0.3)
         assert worker.process.poll() is None
-        assert "stopping" not in worker.log
+        assert "stop_started" not in worker.log
         assert len(worker.starts()) == 1
 
 
@@ -149,11 +149,11 @@ def test_the_grace_of_children_does_not_run_while_the_supervisor_is_frozen(
     supervisor._stop(0)
     now += 1000.0  # it was frozen
     supervisor._look_after()
-    assert "children_killed_after_grace" not in capsys.readouterr().err
+    assert "children_killed" not in capsys.readouterr().err
     for _ in range(20):
         now += 1.0
         supervisor._look_after()
-    assert "children_killed_after_grace" in capsys.readouterr().err
+    assert "children_killed" in capsys.readouterr().err
 
 
 def _signal(number: signal.Signals, pids: list[int]) -> None:
@@ -164,14 +164,14 @@ def _signal(number: signal.Signals, pids: list[int]) -> None:
 def test_children_that_never_come_up_are_given_up(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, "sys.exit(3)", processes=1) as worker:
         assert worker.wait(30) == 1
-        assert "no_child_comes_up" in worker.log.splitlines()[-1]
+        assert "children_not_started" in worker.log.splitlines()[-1]
         assert len(worker.starts()) == 5
 
 
 def test_a_child_that_finds_its_disk_full_is_started_until_there_is_room(tmp_path: Path) -> None:
     now = 1000.0
     supervisor = Supervisor(load({"GREENCRAWL_DATA": str(tmp_path)}), clock=lambda: now)
-    child = Child(0, CrashRecord(tmp_path / "marker"))
+    child = Child(0, CrashRecord(tmp_path / "crash"))
     page = Suspect("1/h", "token", 1, 1, "http://h/", 0, 0, 0)
     child.crash_record.parsing(page).__enter__()  # this page killed the first one
     child.crash_record.note_death(FailureKind.STALLED)
@@ -215,13 +215,13 @@ def test_a_supervisor_without_disk_space_for_one_more_child_keeps_the_others(
         for _ in range(50):
             now += 1.0
             assert children(no_room=True) == [first]
-        assert capsys.readouterr().err.count("disk_full") == 1
+        assert capsys.readouterr().err.count("disk_space_exhausted") == 1
         now += 10.0
         assert children(no_room=True) == [first]
-        assert capsys.readouterr().err.count("disk_full") == 1
+        assert capsys.readouterr().err.count("disk_space_exhausted") == 1
         now += 1.0
         assert len(children()) == 2
-        assert "disk_has_room" in capsys.readouterr().err
+        assert "disk_space_regained" in capsys.readouterr().err
     finally:
         supervisor._kill_all()
         os.close(supervisor._lock)
@@ -257,7 +257,7 @@ def test_a_child_says_that_its_disk_is_full() -> None:
 def test_deaths_that_lie_long_apart_do_not_add_up(tmp_path: Path) -> None:
     now = 1000.0
     supervisor = Supervisor(load({"GREENCRAWL_DATA": str(tmp_path)}), clock=lambda: now)
-    child = Child(0, CrashRecord(tmp_path / "marker"))
+    child = Child(0, CrashRecord(tmp_path / "crash"))
     child.crash_record.set_ready()
 
     def dies_after(seconds: float) -> float:
@@ -293,7 +293,7 @@ def test_second_signal_kills_children_that_do_not_stop(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, STUBBORN + BEAT) as worker:
         worker.wait_starts(1)
         worker.signal(signal.SIGINT)
-        wait_until(lambda: "stopping" in worker.log, 5, "the first signal is heard")
+        wait_until(lambda: "stop_started" in worker.log, 5, "the first signal is heard")
         time.sleep(0.8)
         assert alive([worker.starts()[0][0]])
         worker.signal(signal.SIGINT)
@@ -378,7 +378,7 @@ def test_a_surplus_child_that_does_not_end_is_killed_and_started_again_if_wanted
         for _ in range(20):
             now += 1.0
             supervisor._look_after()
-        assert "child_killed_after_grace" in capsys.readouterr().err
+        assert "child_killed" in capsys.readouterr().err
         second.wait(5)
         supervisor._look_after()  # it finds the child dead
         supervisor._look_after()

@@ -15,7 +15,7 @@ from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.session import slow_hosts
 from greencrawl.worker.session.fetcher import Visit, VisitOver
-from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.held import HeldSession, Sessions
 from greencrawl.worker.session.slow_hosts import SLOW_SHARE, SlowHosts
 from tests.support.raw_server import RawServer, answer, drip, send_then_stall
 
@@ -49,7 +49,7 @@ class Rig:
         self.visits.append(visit)
         return gevent.spawn(self._ask, visit, held, path)
 
-    def _ask(self, visit: Visit, held: Held, path: str) -> str:
+    def _ask(self, visit: Visit, held: HeldSession, path: str) -> str:
         try:
             found = visit.get(self.server.url(path), {}, 100_000)
         except VisitOver as error:

@@ -417,7 +417,7 @@ def test_a_compressed_sitemap_is_read_and_kept_unpacked(world: World) -> None:
     assert row is not None
     assert (row.body, row.truncated) == (page[:2000], True)
     assert Admission("http://h/b", 2, 2) in links(world)
-    assert world.in_hand.bytes == 0
+    assert world.memory_budget.bytes == 0
 
 
 def test_sitemaps_are_not_judged_as_traps(world: World) -> None:

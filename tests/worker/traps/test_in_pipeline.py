@@ -10,7 +10,7 @@ import pytest
 from greencrawl.schema.records import LEVELS, CloseItem, Done, Task, TaskKind
 from greencrawl.schema.records.auth import Source
 from greencrawl.worker.pipeline import Pipeline
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 from tests.worker.test_pipeline import World, _session, html
 
 
@@ -29,7 +29,7 @@ def run(
 ) -> CloseItem:
     tasks = tuple(Task(n, f"http://h/item/{n}", depth, depth) for n in range(first, first + count))
     session = msgspec.structs.replace(_session(tasks, 0.0, "h"), traps=record)
-    close = pipeline.run(Held(session, 1e12))
+    close = pipeline.run(HeldSession(session, 1e12))
     assert close is not None
     return close
 
@@ -114,7 +114,7 @@ def test_a_page_that_is_fetched_again_does_not_count_towards_host_pages(world: W
     world.set(scope="host", host_pages=3)
     again = tuple(Task(n, f"http://h/item/{n}", 1, 1, kind=TaskKind.REFETCH) for n in range(5))
     tasks = (*again, *(Task(n, f"http://h/item/{n}", 1, 1) for n in range(5, 10)))
-    assert world.pipeline().run(Held(_session(tasks, 0.0, "h"), 1e12)) is not None
+    assert world.pipeline().run(HeldSession(_session(tasks, 0.0, "h"), 1e12)) is not None
     parked = [outcome == Done(kind="parked") for outcome in world.outcomes]
     assert parked == [False] * 8 + [True] * 2
 

@@ -25,7 +25,7 @@ from greencrawl.worker.auth.kinds.form_page.document import Document
 from greencrawl.worker.auth.kinds.form_page.filling import filled
 from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, field_names, login_form
 from greencrawl.worker.auth.transport import refusals
-from greencrawl.worker.extract.hostile import TooDear
+from greencrawl.worker.extract.hostile import TooExpensive
 from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.retry import REDIRECTS, classify
 
@@ -51,7 +51,7 @@ class FormKind:
         self._login_origin = f"{origin_of(self._login_url)}/"
         self._logged_in = Pattern(entry.logged_in) if entry.logged_in else None
         self._logged_out = Pattern(entry.logged_out) if entry.logged_out else None
-        self._wallet = CookieStore(self._origins)
+        self._cookie_store = CookieStore(self._origins)
         self._signs = Signs()
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class FormKind:
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
         """Add the cookies to the request."""
-        return url, self._wallet.prove(url, headers, grant)
+        return url, self._cookie_store.prove(url, headers, grant)
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
         """Return "out" if the answer shows a logout.
@@ -71,7 +71,7 @@ class FormKind:
         The signs are: a 401; a redirect or refresh to the login page; its form; ``logged_out``
         matches; ``logged_in`` does not; or the answer deletes a cookie that the login set.
         """
-        lost = self._wallet.lost(fetched, grant)
+        lost = self._cookie_store.lost(fetched, grant)
         return "out" if self._out(fetched, grant, _known(grant)) or lost else "in"
 
     def _out(self, fetched: Fetched, grant: Grant | None, known: Known) -> bool:
@@ -116,7 +116,7 @@ class FormKind:
         try:
             with refusals(self.entry.login_url):
                 return self._log_in(session)
-        except TooDear:
+        except TooExpensive:
             what = "a page of the login takes too much CPU to read"
             raise LoginRefused(f"{self.entry.login_url}: {what}") from None
 

@@ -38,7 +38,7 @@ class OwnKind:
         self.entry = entry
         self.account = secrets["username"]
         self._password = secrets["password"]
-        self._wallet = CookieStore(Origins(entry.hosts))
+        self._cookie_store = CookieStore(Origins(entry.hosts))
         self._login = self._made()
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class OwnKind:
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
         """Add the login's cookies and headers to the request."""
-        return url, self._wallet.prove(url, headers, grant)
+        return url, self._cookie_store.prove(url, headers, grant)
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
         """Return the answer of ``logged_out``; "out" also if the page deletes a cookie of the
@@ -83,7 +83,7 @@ class OwnKind:
 
         Raises LoginRefused when ``logged_out`` raises.
         """
-        lost = self._wallet.lost(fetched, grant)
+        lost = self._cookie_store.lost(fetched, grant)
         try:
             out = self._login.logged_out(fetched)
         except RAISED as error:

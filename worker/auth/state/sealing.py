@@ -71,7 +71,7 @@ def sealing(settings: Settings, purpose: str) -> Sealing:
         key = host_key(settings.logins)
     except GreencrawlError as error:
         advice = "set GREENCRAWL_SESSION_KEY, or mend that: logins over several hosts fail"
-        log.warning("no_key_to_share", reason=str(error), advice=advice)
+        log.warning("key_not_shared", reason=str(error), advice=advice)
         key = secrets.token_bytes(_KEY_BYTES)
     return Sealing(key, purpose)
 

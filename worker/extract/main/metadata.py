@@ -18,7 +18,7 @@ from greencrawl.worker.extract.main import jsonld, titles
 from greencrawl.worker.extract.main.bylines import LONGEST, Marked, Texts
 from greencrawl.worker.extract.main.dates import date_in_text, date_in_url, iso_date
 from greencrawl.worker.extract.main.names import author_of
-from greencrawl.worker.extract.text import squeeze, text_of
+from greencrawl.worker.extract.text import collapse, text_of
 
 MOST_ELEMENTS = 2000
 """At most this many elements of each sort are read: headings, times, bylines, links of the head."""
@@ -152,7 +152,7 @@ def _metas(root: etree._Element) -> dict[str, list[str]]:
             name = meta.get(attribute)
             content = meta.get("content")
             if name and content and content.strip():
-                found.setdefault(name.strip().lower(), []).append(squeeze(content)[:LONGEST])
+                found.setdefault(name.strip().lower(), []).append(collapse(content)[:LONGEST])
     return found
 
 
@@ -197,7 +197,7 @@ def _name(value: Any) -> str:
         return ", ".join(filter(None, dict.fromkeys(_name(one) for one in value[:10])))
     if isinstance(value, dict):
         return _name(value.get("name"))
-    return squeeze(unescape(value))[:LONGEST] if isinstance(value, str) else ""
+    return collapse(unescape(value))[:LONGEST] if isinstance(value, str) else ""
 
 
 def _date(

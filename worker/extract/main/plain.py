@@ -8,7 +8,7 @@ from typing import NamedTuple
 from greencrawl.schema.text.encodings import decode
 from greencrawl.worker.extract.charset import sniff
 from greencrawl.worker.extract.media import PLAIN, is_binary, media_type
-from greencrawl.worker.extract.text import compiled, squeeze
+from greencrawl.worker.extract.text import collapse, compiled
 
 LONGEST_TITLE = 120
 """A title has at most this many characters: a longer first line is a paragraph."""
@@ -45,7 +45,7 @@ def read(body: bytes, content_type: str | None) -> Plain:
         return Plain("", "", "", encoding)
     lines = _CONTROL.sub("", said).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     main = _EMPTY_LINES.sub("\n\n", "\n".join(line.rstrip(" \t") for line in lines)).strip()
-    return Plain(_title(main), squeeze(main), main, encoding)
+    return Plain(_title(main), collapse(main), main, encoding)
 
 
 def _title(main: str) -> str:
@@ -56,7 +56,7 @@ def _title(main: str) -> str:
     """
     first, _, rest = main.partition("\n")
     second = rest.partition("\n")[0].strip()
-    line = squeeze(first[: 2 * LONGEST_TITLE])
+    line = collapse(first[: 2 * LONGEST_TITLE])
     marked = _HEADING.match(line)
     if marked is not None:
         line = marked[1]

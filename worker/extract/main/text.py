@@ -13,7 +13,7 @@ from lxml import etree
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.worker.extract.main.embedded import Data, data_of
-from greencrawl.worker.extract.text import compiled, squeeze, text_of
+from greencrawl.worker.extract.text import collapse, compiled, text_of
 
 MODEL = Path(__file__).with_name("model.bin")
 """The file that ``python -m greencrawl.worker.extract.train`` wrote."""
@@ -177,7 +177,7 @@ def _read(
     shown = len(own) if len(own) > SHELL_SIGNS else len(text_of(root))
     if shown > SHELL_SIGNS:
         return own, None
-    data = data_of(root, squeeze(root.findtext(".//title") or ""), until)
+    data = data_of(root, collapse(root.findtext(".//title") or ""), until)
     if data is None:
         return own, None
     left = max(until - thread_time(), _LEAST_SECONDS) if until else 0.0
@@ -209,7 +209,7 @@ class _Places(NamedTuple):
 
     heading: int
     linked: int
-    repeats: list[tuple[str, int]]
+    repeating: list[tuple[str, int]]
     words: list[tuple[str, list[tuple[str, int]]]]
 
 
@@ -240,7 +240,7 @@ def _reason(row: bytes) -> str:
         said.append(f"{min(row[places.linked] * 2 // 5, 100)} % links")
     said += [
         f"{what} repeats {row[place] * 2 // 5} %"
-        for what, place in places.repeats
+        for what, place in places.repeating
         if 25 < row[place] <= 250
     ]
     for label, words in places.words:

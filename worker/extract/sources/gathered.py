@@ -20,7 +20,7 @@ MOST_ELEMENTS = 50_000
 MOST_STYLE_CHARACTERS = 1024 * 1024
 """All ``style`` elements and attributes of a page have at most this many characters: 0.1 s of CPU
 at worst."""
-_TOGETHER = 500
+_BATCH = 500
 
 
 def elements(root: etree._Element, *tags: str) -> Iterator[etree._Element]:
@@ -73,7 +73,7 @@ class Gathered:
     def _urls(self, texts: Iterable[str], base: str) -> Iterator[str]:
         """Yield the URLs of references, "" for an invalid one; end at a limit."""
         texts = iter(texts)
-        while some := list(islice(texts, min(_TOGETHER, self._references))):
+        while some := list(islice(texts, min(_BATCH, self._references))):
             self._references -= len(some)
             for url in resolved(some, base, self._encoding):
                 self._characters -= len(url)

@@ -39,12 +39,12 @@ local function hold(mine, i, grant, want, window)
 end
 
 -- Return the share of `holder` of starts or of connections. names: the sorted holders that want some, of
--- which `seats` can have some at a time; ahead: the number of holders that have waited longer without any.
-local function share(record, i, ask, window, names, seats, ahead)
+-- which `holders` can have some at a time; ahead: the number of holders that have waited longer without any.
+local function share(record, i, ask, window, names, holders, ahead)
   local cap, want = ask[1], ask[3]
   local others, wanted, fair = 0, 0, 0
   for rank, name in ipairs(names) do
-    local part = math.floor(cap / seats) + (rank <= cap % seats and 1 or 0)
+    local part = math.floor(cap / holders) + (rank <= cap % holders and 1 or 0)
     if name == holder then fair = part else wanted = wanted + math.min(record[name][i].x, part) end
   end
   for name, v in pairs(record) do
@@ -67,7 +67,7 @@ for k, ask in ipairs(args[3]) do
   local packed = redis.call('GET', key)
   local record = packed and cmsgpack.unpack(packed) or {}
   local mine = record[holder] or {u = 0, n = 0, w = 0, q = now, {h = 0, x = 0, o = {}}, {h = 0, x = 0, o = {}}}
-  local names, ahead, starving, soonest, latest = {holder}, 0, false, math.huge, 0
+  local names, ahead, others_wait, first_free, latest = {holder}, 0, false, math.huge, 0
   for other, v in pairs(record) do
     local ends = math.max(v.u + window + MARGIN, v.w)
     for i = 1, 2 do
@@ -80,21 +80,21 @@ for k, ask in ipairs(args[3]) do
       latest = math.max(latest, ends)
       if v.u > now or v.w > now then names[#names + 1] = other end
       if v.w > now then
-        starving = true
+        others_wait = true
         if mine.n == 0 and v.q < mine.q then ahead = ahead + 1 end
       end
-      if v.u + window + MARGIN > now then soonest = math.min(soonest, v.u + window + MARGIN) end
+      if v.u + window + MARGIN > now then first_free = math.min(first_free, v.u + window + MARGIN) end
     end
   end
   if lost > 0 and now < lost + ttl + window + MARGIN then -- what was granted before is forgotten
     replies[k] = {0, 0, lost + ttl + window + MARGIN - now}
   else
     table.sort(names)
-    local seats = math.min(#names, ask[3][1], ask[4][1])
+    local holders = math.min(#names, ask[3][1], ask[4][1])
     local starts, connections = 0, 0
-    if not (starving and #names > seats and mine.n > 0 and now - mine.n > ttl) then -- else others' turn
-      connections = share(record, 2, ask[4], window, names, seats, ahead)
-      if connections > 0 then starts = share(record, 1, ask[3], window, names, seats, ahead) end
+    if not (others_wait and #names > holders and mine.n > 0 and now - mine.n > ttl) then -- else others' turn
+      connections = share(record, 2, ask[4], window, names, holders, ahead)
+      if connections > 0 then starts = share(record, 1, ask[3], window, names, holders, ahead) end
       if starts == 0 then connections = 0 end -- one is of no use without the other
     end
     -- Requests that have started keep their connections.
@@ -117,7 +117,7 @@ for k, ask in ipairs(args[3]) do
     end
     redis.call('SET', key, cmsgpack.pack(record))
     redis.call('ZADD', ends, string.format('%.0f', latest + MARGIN), name)
-    replies[k] = {starts, connections, soonest == math.huge and 0 or math.max(0, soonest - now)}
+    replies[k] = {starts, connections, first_free == math.huge and 0 or math.max(0, first_free - now)}
   end
 end
 return {'OK', now, replies}

@@ -1,7 +1,7 @@
 -- Return the counters of crawls in this partition, without those that are zero.
 --
 -- args  {crawl, more of them …}, some dozens at most
--- {'OK', now, {field, value …}, next, tend, owed, state, version}: owed is 1 until the node was refilled
+-- {'OK', now, {field, value …}, next, maintain_at, owed, state, version}: owed is 1 until the node was refilled
 -- (recovery.py), 2 while it gets what it missed (debts.py). state is '' if the partition does not know
 -- the crawl. If there are more, the answer has before `state` {row …} and the number of each other crawl's
 -- row there; a row is {{field, value …}, next, state, version}.
@@ -24,7 +24,7 @@ for i, id in ipairs(args) do keys[i] = P .. ':c:' .. id end
 local records, due = redis.call('MGET', unpack(keys)), redis.call('HMGET', 'gc:owner', 'owed', 'debt')
 local owed = due[1] and 1 or due[2] and 2 or 0
 local first = counted(records[1], args[1])
-local reply = {'OK', now, first[1], first[2], next_tend(), owed}
+local reply = {'OK', now, first[1], first[2], next_maintenance(), owed}
 if #args > 1 then
   local rows, numbers, shared = {}, {}, {}
   for i = 2, #args do

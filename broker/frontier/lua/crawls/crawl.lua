@@ -1,7 +1,7 @@
 -- Make a crawl known to the partition, or change its state and politeness.
 --
 -- args  {crawl, state, delay ms, slots, order, revision, weight, version, limited, afresh, calendar}
--- {'OK', now, next, tend}
+-- {'OK', now, next, maintain_at}
 --
 -- state   active  hosts are leased
 --         paused  hosts are not leased
@@ -14,14 +14,14 @@
 -- limited 1: it has a quota, which starts at zero (quota.lua); afresh 1: it starts at zero again.
 local id = tostring(args[1])
 local c = stored_crawl(id) or {}
-if c.gone then return {'OK', now, 0, next_tend()} end
+if c.gone then return {'OK', now, 0, next_maintenance()} end
 if args[10] == 1 and c.quota then
   c.quota = 0
   crawls[id], changed[id] = c, true
 end
 if num(c.ver) > args[8] or c.state == 'done' and num(c.ver) == args[8] and args[2] ~= 'done' then
   save()
-  return {'OK', now, 0, next_tend()}
+  return {'OK', now, 0, next_maintenance()}
 end
 c.state, c.delay, c.slots, c.order = args[2], args[3], args[4], args[5]
 c.rev, c.weight, c.ver = args[6], args[7], args[8]
@@ -35,4 +35,4 @@ redis.call('HSET', P .. ':crawls', id, string.format('%.0f', args[8]))
 save()
 local due = next_due(id)
 if c.state == 'active' and due > 0 then wake(id, due) end
-return {'OK', now, c.state == 'active' and due or 0, next_tend()}
+return {'OK', now, c.state == 'active' and due or 0, next_maintenance()}

@@ -4,7 +4,7 @@
 -- args  {crawl, [fingerprint, host, level character] …flat}
 -- {'DONE', now, version}: nothing was done; see admit.lua.
 -- {'OK', now, flags}: '1' if it was not known before. A host that has tasks here accepts no more of
--- that level or worse until its overflow is back (admit.lua, level.lua).
+-- that level or worse until its overflow is back (admit.lua, host_level.lua).
 local id = tostring(args[1])
 local c = crawl_of(id)
 if not c then return {'GONE'} end

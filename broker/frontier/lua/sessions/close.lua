@@ -3,7 +3,7 @@
 --
 -- args  {longest block ms, first back-off ms, {token, host, adaptive delay ms, latency ms, robots delay
 --        ms, robots read, failed, block ms, requests, why, traps, put off by, task to release …} …}
--- {'OK', now, statuses, blocks, tend}: blocks has until-ms (0: none) for each item. Unfinished tasks
+-- {'OK', now, statuses, blocks, maintain_at}: blocks has until-ms (0: none) for each item. Unfinished tasks
 -- stay under the token. blocked-until never moves back; the level rises once a block.
 local MAX_BLOCK, BASE_BLOCK = args[1], args[2]
 local statuses, blocks = {}, {}
@@ -52,4 +52,4 @@ for a = 3, #args do
   end
 end
 save()
-return {'OK', now, statuses, blocks, next_tend()}
+return {'OK', now, statuses, blocks, next_maintenance()}

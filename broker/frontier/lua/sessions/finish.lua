@@ -4,7 +4,7 @@
 -- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes,
 --       rewritten links of a page that is done, forget} …}; forget 1: the URL is gone, and unknown from
 --       now on, so that the next link to it queues it again
--- {'OK', now, statuses, tend, {crawl …}}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
+-- {'OK', now, statuses, maintain_at, {crawl …}}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
 --
 -- A task that killed or hung a process comes back as one delivered SUSPECT times without outcome: from
 -- then on its page is read in a process of its own.
@@ -16,7 +16,7 @@ local function set_of(kind, id)
   sets[key] = sets[key] or urlset(kind, id)
   return sets[key]
 end
-local before = next_tend()
+local before = next_maintenance()
 for a = 1, #args do
   local it = args[a]
   local token, field = it[1], 't' .. it[3]
@@ -99,4 +99,4 @@ for _, s in pairs(sessions) do
     of[#of + 1] = tonumber(s.crawl)
   end
 end
-return {'OK', now, statuses, next_tend(), of}
+return {'OK', now, statuses, next_maintenance(), of}

@@ -3,7 +3,7 @@
 --
 -- args  {worker, incarnation, sequence, ttl ms, life ms, longest request ms, tasks a session,
 --        again, {crawl, max sessions, token …} …}
--- {'OK', now, sessions, nexts, tend}: a session is {token, crawl, revision, host, delay ms, least delay
+-- {'OK', now, sessions, nexts, maintain_at}: a session is {token, crawl, revision, host, delay ms, least delay
 -- ms, robots known, failures in a row, traps, level character .. entry, …}; nexts has the next due time (0:
 -- none) of each given crawl.
 -- {'OLD', now, newer}: the worker's watermark (see reconcile) is at or past this call, or the worker has
@@ -46,7 +46,7 @@ local function open_one(token, id, c, h, delay, floor)
   local tasks = pop(h, id, want)
   if #tasks == 0 then return 0 end
   if q.o and (not low or q.b < low) then
-    dry(id, h.name)
+    note_low(id, h.name)
   end
   put(h, 'busy', num(h.busy) + 1)
   if delay > 0 then put(h, 'sole', delay) end
@@ -135,4 +135,4 @@ for a = 9, #args do
 end
 if #sessions > 0 then redis.call('PEXPIRE', ws, WORKER_MS) end
 save()
-return {'OK', now, sessions, nexts, next_tend()}
+return {'OK', now, sessions, nexts, next_maintenance()}

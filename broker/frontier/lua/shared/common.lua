@@ -306,8 +306,8 @@ local function save()
   end
 end
 
--- Return the earliest time at which `tend` has work: a retry or an expired session. 0: none.
-local function next_tend()
+-- Return the earliest time at which `maintain` has work: a retry or an expired session. 0: none.
+local function next_maintenance()
   local a = redis.call('ZRANGE', P .. ':later', 0, 0, 'WITHSCORES')[2]
   local b = redis.call('ZRANGE', P .. ':sd', 0, 0, 'WITHSCORES')[2]
   if a and b then return math.min(tonumber(a), tonumber(b)) end

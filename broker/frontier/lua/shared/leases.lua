@@ -77,10 +77,10 @@ end
 
 -- Note a host that runs low while more of its URLs wait in the overflow; it may have no task here. It counts in
 -- the budget like a host with tasks, until it is refilled.
-local function dry(id, name)
+local function note_low(id, name)
   if redis.call('SADD', P .. ':dry', id .. '\n' .. name) == 1 then metered = metered + HOST_BYTES end
 end
-local function wet(id, name)
+local function clear_low(id, name)
   if redis.call('SREM', P .. ':dry', id .. '\n' .. name) == 1 then metered = metered - HOST_BYTES end
 end
 
@@ -91,7 +91,7 @@ local function forget(h, id)
   if tasks_in(q) > 0 then metered = metered - q.b - HOST_BYTES end
   for i = 1, #(q.l or '') do redis.call('UNLINK', list_key(id, name, string.sub(q.l, i, i))) end
   redis.call('ZREM', P .. ':due:' .. id, name)
-  wet(id, name)
+  clear_low(id, name)
   h.q[id], dirty[name] = nil, true
 end
 

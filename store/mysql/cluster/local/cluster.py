@@ -181,11 +181,11 @@ class LocalCluster:
 
     def stop(self, names: Iterable[str] = NAMES) -> None:
         """Shut down those that run. A frozen one is thawed first."""
-        running = [self.servers[name] for name in names]
-        for server in running:
+        servers = [self.servers[name] for name in names]
+        for server in servers:
             server.thaw()
             server.send(signal.SIGTERM)
-        for server in running:
+        for server in servers:
             _end(server)
 
 

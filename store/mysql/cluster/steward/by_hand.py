@@ -49,7 +49,7 @@ def form(steward: Steward) -> Report:
         ):  # fmt: skip
             return report
         if steward.clock() > end:
-            raise Unavailable("; ".join(report.notes) or "the servers do not follow yet")
+            raise Unavailable("; ".join(report.findings) or "the servers do not follow yet")
         gevent.sleep(0.2)
 
 
@@ -61,7 +61,7 @@ def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> WriterTe
     """
     report = steward.look()
     if report.term is None:
-        raise Unavailable("; ".join(report.notes))
+        raise Unavailable("; ".join(report.findings))
     term, seen = report.term, {one.name: one for one in report.servers}
     to = to or steward.topology.other(term.writer)
     if to not in map(str, steward.topology.masters):
@@ -134,7 +134,7 @@ def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
         if late > 0 or (opened and late > 5 * JOIN_SECONDS - DRAIN_SECONDS):
             if opened:
                 return wanted
-            raise Unavailable(f"{wanted.writer} is not open yet: {'; '.join(report.notes)}")
+            raise Unavailable(f"{wanted.writer} is not open yet: {'; '.join(report.findings)}")
         gevent.sleep(0.1)
 
 

@@ -157,7 +157,7 @@ class Masters:
                 admin.execute("SET GLOBAL rpl_semi_sync_slave_enabled = ON")
                 self._make_durable(admin)
                 admin.follow(writer.server)
-                log.info("follows", server=other.name, leader=writer.name)
+                log.info("replication_started", server=other.name, leader=writer.name)
 
     def _surplus(self, term: WriterTerm, other: Observation) -> int:
         """Return the transactions that ``other`` has and the writer has not; the writer is asked

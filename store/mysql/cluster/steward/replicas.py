@@ -33,12 +33,12 @@ def settle(admins: Mapping[str, Admin], term: WriterTerm, replica: Observation) 
             admin.follow(admins[leader].server)
     elif following is None or following.leader != leader:
         admin.follow(admins[leader].server)
-        log.info("follows", server=replica.name, leader=leader)
+        log.info("replication_started", server=replica.name, leader=leader)
     elif following.lacking:
         # The partner was set up again, and its log begins later. The replica's data cannot be
         # undone.
         until = admins[leader].variables("gtid_binlog_pos")["gtid_binlog_pos"]
         admin.follow(admins[term.writer].server, until=until)
-        log.info("replica_catches_up", server=replica.name, leader=term.writer)
+        log.info("replica_catch_up_started", server=replica.name, leader=term.writer)
     elif following.stopped:
         admin.start_following()

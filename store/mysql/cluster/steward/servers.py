@@ -16,11 +16,11 @@ log = logger("store")
 
 
 class Report(Struct, frozen=True):
-    """The state of a cluster. ``notes`` are for people: what is wrong, and what to do."""
+    """The state of a cluster. ``findings`` are for people: what is wrong, and what to do."""
 
     term: WriterTerm | None
     servers: tuple[Observation, ...]
-    notes: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
 
 
 class Servers:

@@ -92,7 +92,7 @@ class Steward:
         if report.term is None:
             return report
         if report.term.writer not in map(str, self.topology.masters):
-            raise InvalidConfig([("GREENCRAWL_STORE", report.notes[0])])
+            raise InvalidConfig([("GREENCRAWL_STORE", report.findings[0])])
         seen = {one.name: one for one in report.servers}
         term = self.takeovers.due(report.term, seen)
         if term != report.term and not self.servers.change(report.term, term):
@@ -106,7 +106,7 @@ class Steward:
             steps.append(partial(self._masters.settle, term, seen[term.writer], other))
         for failure in together(steps):
             if isinstance(failure, GreencrawlError):
-                self._say("steward_step_again", failure)
+                self._say("steward_step_repeated", failure)
             elif isinstance(failure, BaseException):
                 raise failure
         return report

@@ -139,7 +139,7 @@ def test_redis_refuses_a_holder_whose_duty_passed_on_and_does_nothing(
     node = frontier.nodes[0]
 
     def beat(tick: int, duty: Duty | None = None) -> None:
-        node.run("beat", [(0, to_msgpack([tick]))], duty)
+        node.run("heartbeat", [(0, to_msgpack([tick]))], duty)
 
     old, new = Duty("upkeep", 3), Duty("upkeep", 4)
     beat(10, old)
@@ -166,11 +166,11 @@ def test_a_holder_that_stood_still_writes_nothing_more(
     fresh = second.take("upkeep")
     assert fresh is not None
     tick = store.under(fresh).tick()
-    frontier._calls("beat", {0: to_msgpack([tick])}, duty=fresh)
+    frontier._calls("heartbeat", {0: to_msgpack([tick])}, duty=fresh)
     with pytest.raises(DutyLost):
         store.under(stale).tick()
     with pytest.raises(DutyLost):
-        frontier._calls("beat", {0: to_msgpack([tick + 1])}, partial=True, duty=stale)
+        frontier._calls("heartbeat", {0: to_msgpack([tick + 1])}, partial=True, duty=stale)
     assert first.get("upkeep") == stale, "as far as it knows"
     assert store.clock().clock == tick
     frontier.stop()
@@ -182,14 +182,14 @@ def test_a_restored_store_catches_up_with_the_epoch_of_a_duty_in_redis(
     """The store was put back to an older copy, in which the duty has a lower epoch."""
     frontier = Frontier([redis_server.url], store, partitions=4, create=True)
     node, holder = frontier.nodes[0], Duties(store)
-    node.run("beat", [(0, to_msgpack([1]))], Duty("upkeep", 4))
+    node.run("heartbeat", [(0, to_msgpack([1]))], Duty("upkeep", 4))
 
     def taken() -> bool:
         duty = holder.take("upkeep")
         if duty is None:
             return False
         try:
-            node.run("beat", [(0, to_msgpack([2]))], duty)
+            node.run("heartbeat", [(0, to_msgpack([2]))], duty)
         except DutyLost:
             holder.lost("upkeep")
             return False
@@ -205,7 +205,7 @@ def test_a_node_that_is_emptied_forgets_the_epochs_of_duties(
 ) -> None:
     frontier = Frontier([redis_server.url], store, partitions=4, create=True)
     node = frontier.nodes[0]
-    node.run("beat", [(0, to_msgpack([50]))], Duty("purge", 7))
+    node.run("heartbeat", [(0, to_msgpack([50]))], Duty("purge", 7))
     frontier.repair(True)  # the store's clock is behind the tick: it lost data
     until(lambda: frontier.repairs()[0].phase in ("done", "none"))
     assert redis_server.client.hget(keys.OWNER, "duty:purge") is None

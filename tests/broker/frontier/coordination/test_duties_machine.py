@@ -433,7 +433,7 @@ class DutiesMachine(World):
         self.resume(PLAIN, broker)
         self.recover(node, broker, 999)
         self.pass_time(31.0)
-        self.work("tend", 999, partial(self.tend, self.brokers[broker], to_msgpack([1000])))
+        self.work("maintain", 999, partial(self.maintain, self.brokers[broker], to_msgpack([1000])))
         self.moment += 1
         found = [Admission(f"http://{host}/{SEEDS + self.moment}") for host in HOSTS[1 - node :: 2]]
         self.give(PLAIN, found, broker, 999)
@@ -450,7 +450,7 @@ class DutiesMachine(World):
         self.mend()
         self.recover(node, broker, 999)
         self.pass_time(31.0)
-        self.work("tend", 999, partial(self.tend, self.brokers[broker], to_msgpack([1000])))
+        self.work("maintain", 999, partial(self.maintain, self.brokers[broker], to_msgpack([1000])))
         self.moment += 1
         page = Admission(f"http://{HOSTS[node]}/s{self.moment}")  # its link leads to its own host
         self.give(PLAIN, [page], broker, 999)

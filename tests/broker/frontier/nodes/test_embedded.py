@@ -99,7 +99,7 @@ def test_no_second_redis_is_started_beside_a_silent_one_that_was_left_running(
     embedded = EmbeddedRedis(folder)
     start = gevent.spawn(embedded.start)
     with capture_logs() as logs:
-        while not any(entry["event"] == "redis_silent" for entry in logs):
+        while not any(entry["event"] == "redis_not_answered" for entry in logs):
             gevent.sleep(0.01)
         assert servers(folder) == [left.pid]
         left.resume()

@@ -49,7 +49,7 @@ from greencrawl.store.base import MARGIN
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.results import Result
 from greencrawl.worker.delivery.writer import Writer
-from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.held import HeldSession, Sessions
 from tests.broker.frontier.test_frontier import Worker, close, new_crawl, until, urls
 from tests.support.two_nodes import TIMEOUT_SECONDS, TwoNodes, hosts_on
 
@@ -341,7 +341,7 @@ class Pages:
             session="0/from.example", token=f"{number:016x}", crawl=self.crawl, revision=0,
             host="from.example", ttl=60, delay=0, floor=0, robots_known=True, tasks=(),
         )  # fmt: skip
-        held = Held(session, monotonic() + (0 if late else 60))
+        held = HeldSession(session, monotonic() + (0 if late else 60))
         self.writer.put(Result(held=held, task=number, outcome=Done(), page=stored))
         until(lambda: number in self.finished)
 

@@ -191,9 +191,9 @@ def test_a_crawl_deleted_after_the_copy_is_removed_from_a_redis_that_came_back_o
     assert rig.refilled().waiting == 1
     left = [name for name in rig.server.client.keys("gc:*") if f":{other.id}:" in name]
     assert left == [], "it would take memory for ever"
-    held = sum(rig.frontier.room(p).used for p in rig.frontier.partitions)
+    held = sum(rig.frontier.partition_memory(p).used for p in rig.frontier.partitions)
     rig.frontier.drop_crawl(rig.crawl.id)
-    assert held > 0 == sum(rig.frontier.room(p).used for p in rig.frontier.partitions)
+    assert held > 0 == sum(rig.frontier.partition_memory(p).used for p in rig.frontier.partitions)
 
 
 def test_tasks_finished_in_the_window_count_as_finished_again(rig: Rig) -> None:
@@ -470,7 +470,7 @@ def test_the_explanation_of_a_url_says_until_when_its_node_rests_after_a_loss(ri
     assert left > 0
     rig.server.client.hset(keys.OWNER, "rest", round(till_ms + 60_000))
     before = datetime.now(UTC) + timedelta(seconds=left + 60)
-    said = rig.frontier.where(rig.store.crawl(rig.crawl.id), "http://h.example/").why
+    said = rig.frontier.find_url(rig.store.crawl(rig.crawl.id), "http://h.example/").why
     found = re.search(r"its hosts are not fetched until (\d\d):(\d\d):(\d\d) UTC", said)
     assert found, said
     hour, minute, second = map(int, found.groups())
@@ -479,7 +479,7 @@ def test_the_explanation_of_a_url_says_until_when_its_node_rests_after_a_loss(ri
     assert (told - expected + 5) % 86_400 < 10
     rig.server.client.hset(keys.OWNER, "rest", round(till_ms - 1000 * left))
     crawl = rig.store.crawl(rig.crawl.id)
-    assert "fetched until" not in rig.frontier.where(crawl, "http://h.example/").why
+    assert "fetched until" not in rig.frontier.find_url(crawl, "http://h.example/").why
 
 
 # -- during a recovery

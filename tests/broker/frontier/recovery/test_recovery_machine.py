@@ -253,9 +253,9 @@ class RecoveryMachine(World):
         self.work("upkeep", steps, step, at)
 
     @rule(broker=st.sampled_from([0, 1]), steps=STEPS)
-    def tend(self, broker: int, steps: int) -> None:
+    def maintain(self, broker: int, steps: int) -> None:
         at = self.brokers[broker]
-        self.work("tend", steps, lambda: self.tend_now(at), at)
+        self.work("maintain", steps, lambda: self.maintain_now(at), at)
 
     @rule(broker=st.sampled_from([0, 1]), steps=STEPS)
     def refill(self, broker: int, steps: int) -> None:
@@ -380,7 +380,7 @@ class RecoveryMachine(World):
         self.roll_back(0, False)
         self.reopened(broker)
         self.time_passes(after, True)
-        self.work("tend", 999, lambda: self.tend_now(self.brokers[broker]))
+        self.work("maintain", 999, lambda: self.maintain_now(self.brokers[broker]))
         self.lease(crawls[0], broker, "w", p, 3, 2, False, 999)
 
     @rule(
@@ -394,7 +394,7 @@ class RecoveryMachine(World):
         at = self.brokers[broker]
         self.reopened(broker)
         self.time_passes(31.0, True)
-        self.work("tend", 999, lambda: self.tend_now(at), at)
+        self.work("maintain", 999, lambda: self.maintain_now(at), at)
         self.work("refill", 999, lambda: self.refill_now(at), at)
         known = len(self.held)
         self.lease(which, broker, "vw"[which % 2], p, 3, 1 + which % 4, False, 999)
@@ -515,7 +515,7 @@ class RecoveryMachine(World):
             if self.job_of(at, task):
                 task.step(steps)
         self.time_passes(70.0, True)
-        self.work("tend", 999, lambda: self.tend_now(at), at)
+        self.work("maintain", 999, lambda: self.maintain_now(at), at)
         self.lease(1, broker, "w", p, 3, 2, False, 999)
 
 

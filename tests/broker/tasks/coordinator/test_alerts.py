@@ -18,8 +18,8 @@ from greencrawl.broker.tasks.coordinator import alerts as alerts_module
 from greencrawl.broker.tasks.coordinator import outage as outage_module
 from greencrawl.broker.tasks.coordinator import webhook as webhook_module
 from greencrawl.broker.tasks.coordinator.alerts import (
-    CALM_SECONDS,
     FORGOTTEN_MS,
+    GONE_SECONDS,
     Alerts,
     CrawlWatch,
     full_disks,
@@ -30,9 +30,9 @@ from greencrawl.broker.tasks.coordinator.coordinator import CHECK_SECONDS
 from greencrawl.broker.tasks.coordinator.outage import FAILING_SECONDS
 from greencrawl.broker.tasks.coordinator.webhook import (
     LATE_MS,
+    AlertSender,
     Message,
     NotDelivered,
-    Teller,
     Webhook,
     next_message,
 )
@@ -85,9 +85,9 @@ def test_an_alert_begins_when_its_cause_has_lasted_and_ends_when_the_cause_stays
     open_ = looked(none, open_, book, 1400.0)
     open_ = looked(owes, open_, book, 1420.0)
     open_ = looked(none, open_, book, 1440.0)
-    open_ = looked(none, open_, book, 1439.9 + CALM_SECONDS)
+    open_ = looked(none, open_, book, 1439.9 + GONE_SECONDS)
     assert len(open_) == 1, "it was seen in between"
-    assert looked(none, open_, book, 1440.0 + CALM_SECONDS) == []
+    assert looked(none, open_, book, 1440.0 + GONE_SECONDS) == []
 
 
 def test_a_cause_that_did_not_last_is_forgotten_and_an_unknown_one_changes_no_alert() -> None:
@@ -423,7 +423,7 @@ def test_each_alert_is_told_once_when_it_begins_and_once_when_it_is_over(rig: Ri
         rig.silence("b-2")
         third.look()
         assert third.holds
-        rig.passed(CALM_SECONDS + 5, third)
+        rig.passed(GONE_SECONDS + 5, third)
         for broker in (one, other):  # they believe that they have the duty
             with pytest.raises(DutyLost):
                 broker.tell()
@@ -451,7 +451,7 @@ def test_the_next_coordinator_sends_alerts_that_the_previous_one_could_not_deliv
         assert not one.tell()
         assert not one.tell()
         rig.join("w-0", node="w")
-        rig.passed(CALM_SECONDS + 2 * CHECK_SECONDS, one)
+        rig.passed(GONE_SECONDS + 2 * CHECK_SECONDS, one)
         rig.vacate(one)
         other.look()
         rig.now += 1.5
@@ -473,7 +473,7 @@ def test_the_alert_of_a_lost_node_ends_when_the_node_is_forgotten(rig: Rig) -> N
         assert broker.tell()
         assert told(server.bodies) == [("node_lost", "w", "began")]
         broker.service.members.forget("w", "ann")
-        rig.passed(CALM_SECONDS + 2 * CHECK_SECONDS, broker)
+        rig.passed(GONE_SECONDS + 2 * CHECK_SECONDS, broker)
         assert broker.tell()
         assert told(server.bodies)[1:] == [("node_lost", "w", "over")]
         assert rig.alerts == []
@@ -508,18 +508,18 @@ def test_the_next_alert_does_not_wait_until_one_that_was_refused_is_sent_again(
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.tasks.coordinator.webhook.FIRST_SECONDS", 60.0)
     webhook = Picky()
-    teller = Teller(webhook, lambda: rig.store)
-    teller.start()
+    sender = AlertSender(webhook, lambda: rig.store)
+    sender.start()
     try:
         for subject, happens in (("bad", webhook.refused), ("good", webhook.came)):
             rig.store.put_alerts(
                 [Alert(kind="node_lost", subject=subject, text="x", since_ms=1, began_ms=1)]
             )
-            teller.wake()
+            sender.wake()
             assert happens.wait(10), subject
             gevent.sleep(0)
     finally:
-        teller.stop()
+        sender.stop()
 
 
 def test_a_message_that_is_refused_holds_up_no_other_and_is_dropped_at_last(rig: Rig) -> None:
@@ -617,15 +617,15 @@ def test_an_undelivered_alert_is_sent_again_with_growing_pauses_and_no_secret_in
         broker = rig.broker("b", Webhook(server.url("/secret?token=secret")))
         broker.look()
         put(rig, alert("w"))
-        teller = broker.coordinator._teller
-        assert teller is not None
-        teller._due = Hasty()
-        teller.start()
-        teller.wake()
+        sender = broker.coordinator._alert_sender
+        assert sender is not None
+        sender._due = Hasty()
+        sender.start()
+        sender.wake()
         with gevent.Timeout(5):
             while rig.store.untold_alerts():
                 gevent.sleep(0.001)
-        teller.stop()
+        sender.stop()
     assert pauses == [1.0, 2.0, 4.0, 8.0]
     said = capsys.readouterr().err
     assert said.count("alert_not_delivered") == 4

@@ -272,7 +272,7 @@ def test_the_last_look_of_a_steward_is_told_without_a_question_to_the_servers() 
     ring = ring_of(steward)
     assert ring is not None
     assert (ring.epoch, ring.writer, ring.partner) == (3, A, B)
-    assert (ring.notes, ring.seen_ms) == (("mend it",), 12)
+    assert (ring.findings, ring.seen_ms) == (("mend it",), 12)
     assert [(one.role, one.up, one.follows, one.lag_seconds) for one in ring.servers] == [
         ("writer", True, "", None), ("partner", True, A, None), ("replica", False, A, 2.5),
     ]  # fmt: skip

@@ -95,12 +95,12 @@ class Ring:
             if holds(report):
                 return report
             if monotonic() > end:
-                raise AssertionError(f"not reached: {report.term} {report.notes}")
+                raise AssertionError(f"not reached: {report.term} {report.findings}")
             gevent.sleep(0.2)
 
     def settled(self) -> tuple[int, str, str]:
         """Wait until two masters are in force and nothing is wrong."""
-        self.until(lambda report: bool(report.term and report.term.partner and not report.notes))
+        self.until(lambda report: bool(report.term and report.term.partner and not report.findings))
         return self.term()
 
     def becomes(self, wanted: tuple[int, str, str]) -> None:
@@ -111,7 +111,7 @@ class Ring:
             return bool(
                 term
                 and (term.epoch, self.name(term.writer), self.name(term.partner)) == wanted
-                and not report.notes
+                and not report.findings
             )
 
         self.until(there)
@@ -119,7 +119,7 @@ class Ring:
     def progress(self, more: int = 20, seconds: float = 30.0) -> None:
         target, end = len(self.acknowledged) + more, monotonic() + seconds
         while len(self.acknowledged) < target:
-            assert monotonic() < end, f"no commits: {self.report().notes}"
+            assert monotonic() < end, f"no commits: {self.report().findings}"
             gevent.sleep(0.05)
 
     def ask(self, name: str, sql: str) -> list[tuple[object, ...]]:
@@ -178,7 +178,7 @@ def test_the_partner_takes_over_from_a_killed_writer_which_comes_back_as_partner
     ring.local.servers[writer].kill()
     ring.progress()
     assert ring.term()[:2] == (epoch + 1, partner)
-    assert any(f"{ring.local.ports[writer]} is away" in note for note in ring.report().notes)
+    assert any(f"{ring.local.ports[writer]} is away" in note for note in ring.report().findings)
     ring.local.servers[writer].start()
     ring.becomes((epoch + 1, partner, writer))
 
@@ -195,7 +195,7 @@ def test_the_writer_goes_on_alone_without_a_killed_partner_and_takes_it_back(rin
     ring.local.servers[partner].kill()
     report = ring.until(lambda report: bool(report.term and not report.term.partner))
     ring.progress()
-    assert any("stands alone" in note for note in report.notes)
+    assert any("stands alone" in note for note in report.findings)
     assert ring.term() == (epoch, writer, "")
     seen = {ring.name(one.name): one for one in report.servers}
     known = WriterTerm(epoch, seen[writer].name, seen[partner].name)  # a steward that was slow
@@ -220,8 +220,8 @@ def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> N
     lonely.close()
     assert ring.ask(partner, "SELECT a FROM t WHERE a = -1") == []
     ring.looking = ring.look_after()
-    report = ring.until(lambda report: any("hang" in note for note in report.notes))
-    assert any("kill -9" in note for note in report.notes)
+    report = ring.until(lambda report: any("hang" in note for note in report.findings))
+    assert any("kill -9" in note for note in report.findings)
     ring.local.servers[writer].kill()
     ring.local.servers[writer].start()
     ring.becomes((epoch + 1, partner, writer))
@@ -253,7 +253,7 @@ def test_lone_writer_has_no_successor(ring: Ring) -> None:
     ring.local.servers[partner].start()
     gevent.sleep(4)
     assert ring.term() == (epoch, writer, "")
-    assert any("takeover --lose" in note for note in ring.report().notes)
+    assert any("takeover --lose" in note for note in ring.report().findings)
     fresh = ring.new_steward()
     fresh.round()
     assert fresh._said == {}, "what is away is not opened"
@@ -270,7 +270,7 @@ def test_no_new_term_is_decided_without_a_majority(ring: Ring) -> None:
     gevent.sleep(4)
     report = ring.report()
     assert report.term is None
-    assert any("nobody may decide" in note for note in report.notes)
+    assert any("nobody may decide" in note for note in report.findings)
     ring.local.servers["r1"].start()
     ring.progress()
     assert ring.term()[:2] == (epoch + 1, partner)
@@ -349,9 +349,9 @@ def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ri
         db.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
         db.execute(f"INSERT INTO {ring.local_database}.t VALUES (-2)")
         ring.looking = ring.look_after()
-        report = ring.until(lambda report: any("has not" in note for note in report.notes), 20)
+        report = ring.until(lambda report: any("has not" in note for note in report.findings), 20)
         assert ring.term() == (epoch, writer, "")
-        assert any("stays out" in note for note in report.notes), report.notes
+        assert any("stays out" in note for note in report.findings), report.findings
         gevent.sleep(3)  # replicas look once a second whom to follow
         for name in (writer, "r1", "r2", "r3"):
             assert ring.ask(name, "SELECT a FROM t WHERE a = -2") == []

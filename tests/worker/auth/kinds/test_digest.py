@@ -268,7 +268,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lighttpd]:
 
 
 def visits(given: Kind, urls: list[str]) -> list[tuple[Verdict, int]]:
-    """Ask for each URL as the keeper does: once more after a challenge."""
+    """Ask for each URL as the authenticator does: once more after a challenge."""
     found = []
     for url in urls:
         for _ in range(2):

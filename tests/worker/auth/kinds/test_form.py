@@ -72,7 +72,7 @@ def session() -> requests.Session:
 
 
 def log_in(kind: FormKind, generation: int = 1) -> Grant:
-    """Log in as the keeper does."""
+    """Log in as the authenticator does."""
     grant = kind.log_in(session(), None)
     grant.generation = generation
     grant.made_ms = generation
@@ -207,7 +207,7 @@ def test_unsuitable_login_form_is_refused_and_not_sent(
     site: LoginSite, page: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # every machine takes too long for a page
-    monkeypatch.setattr(form_page, "_alone", False)
+    monkeypatch.setattr(form_page, "_own_process", False)
     site.pages["/login"] = lambda asked: html(page)
     with pytest.raises(LoginRefused, match=said):
         log_in(FormKind(entry(site), SECRETS))

@@ -18,7 +18,7 @@ from greencrawl.worker.auth.kinds.form_page.controls import mark_legends
 from greencrawl.worker.auth.kinds.form_page.document import Document, joined
 from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, asking_forms
 from greencrawl.worker.extract.charset import sniff, to_utf8
-from greencrawl.worker.extract.hostile import TooDear, hides_attribute_bomb, is_doubtful
+from greencrawl.worker.extract.hostile import TooExpensive, hides_attribute_bomb, is_doubtful
 from greencrawl.worker.extract.links import refresh_target
 from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.extract.page import parsed, stops
@@ -28,10 +28,10 @@ MAX_BYTES = 2 * 1024 * 1024
 
 HUB_SECONDS = 0.25
 """A parse may take this many CPU seconds if all other sessions wait for it."""
-ALONE_SECONDS = 2.0
+OWN_PROCESS_SECONDS = 2.0
 """It may take this many CPU seconds in a separate process."""
 
-_alone = False
+_own_process = False
 
 _parser = etree.HTMLParser(
     encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, collect_ids=False
@@ -50,16 +50,16 @@ class Known:
     password: str = ""
 
 
-def read_alone() -> None:
+def in_own_process() -> None:
     """Allow pages to take longer: from now on nothing else waits for this process."""
-    global _alone
-    _alone = True
+    global _own_process
+    _own_process = True
 
 
 def read(body: bytes, url: str, content_type: str) -> Document | None:
     """Parse a page that was fetched from the canonical ``url``; None if it is not HTML.
 
-    Raises TooDear if others would have to wait for long; if none wait, it returns None when it
+    Raises TooExpensive if others would have to wait for long; if none wait, it returns None when it
     takes too long.
     """
     if not is_html(content_type, body[:1024]):
@@ -70,12 +70,12 @@ def read(body: bytes, url: str, content_type: str) -> Document | None:
     # No supervisor charges a page that hangs the process here.
     if hides_attribute_bomb(text):
         return None
-    if not (_alone or stops()) and is_doubtful(text):
-        raise TooDear(0.0)
+    if not (_own_process or stops()) and is_doubtful(text):
+        raise TooExpensive(0.0)
     try:
-        root = parsed(text, _parser, ALONE_SECONDS if _alone else HUB_SECONDS)
-    except TooDear:
-        if not _alone:
+        root = parsed(text, _parser, OWN_PROCESS_SECONDS if _own_process else HUB_SECONDS)
+    except TooExpensive:
+        if not _own_process:
             raise
         return None
     if root is None:

@@ -20,16 +20,16 @@ PAUSE_SECONDS = 0.0001
 """``sleep(0)`` would let other greenlets run, but no timer and no socket become ready."""
 
 
-def breathe() -> None:
+def yield_now() -> None:
     """Let all others have their turn."""
     gevent.sleep(PAUSE_SECONDS)
 
 
-def gently(items: Iterable[T]) -> Iterator[T]:
+def yielding(items: Iterable[T]) -> Iterator[T]:
     """Yield the items; others have their turn whenever some have taken a slice of time."""
     began = monotonic()
     for item in items:
         yield item
         if monotonic() - began >= SLICE_SECONDS:
-            breathe()
+            yield_now()
             began = monotonic()

@@ -20,9 +20,9 @@ from gevent import select, socket
 
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.text.variables import bind
-from greencrawl.worker.http.names import messages
-from greencrawl.worker.http.names.messages import AAAA, BROKEN, MOST_BYTES, TYPES, A, Answer
-from greencrawl.worker.http.names.system import (
+from greencrawl.worker.http.dns import messages
+from greencrawl.worker.http.dns.messages import AAAA, BROKEN, MOST_BYTES, TYPES, A, Answer
+from greencrawl.worker.http.dns.system import (
     RESOLV_CONF,
     Found,
     Reread,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from greencrawl.schema.records import Observation, TaskKind
-from greencrawl.store.planned import RETIRED_S, Plan, Row, settle
+from greencrawl.store.recrawl_calendar import RETIRED_S, Plan, Row, settle
 
 DAY = 86_400
 KEY = (1, 5)

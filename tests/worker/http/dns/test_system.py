@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from greencrawl.worker.http.names.servers import NameServers
-from greencrawl.worker.http.names.system import Reread, hosts, name_servers
+from greencrawl.worker.http.dns.servers import NameServers
+from greencrawl.worker.http.dns.system import Reread, hosts, name_servers
 
 
 def test_name_servers_are_read_from_resolv_conf_with_a_local_default() -> None:

@@ -51,7 +51,7 @@ _PLAIN_HEADERS = frozenset(
 """Header fields of an answer that are read, and that hold no credentials or are not stored."""
 
 
-class Keeper:
+class Authenticator:
     """The authentication of one process. Safe for many greenlets."""
 
     def __init__(
@@ -161,17 +161,17 @@ class Keeper:
             _forget_echoes(answer, headers, sent)
             verdict = judge(kind, answer, grant)
             if isinstance(verdict, Failure):
-                account.outs = 0
+                account.logged_out_answers = 0
                 return verdict
             if verdict == "in":
-                account.outs, account.accepted = 0, True
+                account.logged_out_answers, account.accepted = 0, True
                 if renewed:
-                    account.in_vain = 0
+                    account.unhelpful_logins = 0
                 return answer
             if verdict == "again" and not asked_again:
                 asked_again = True
                 continue
-            account.outs += 1
+            account.logged_out_answers += 1
             if grant is None:
                 return account.rejected(answer)
             if renewed:

@@ -43,16 +43,16 @@ PROMISE_SECONDS = 20.0
 _UNTOLD = 2**62
 
 
-class Crowded(GreencrawlError):
+class MemoryTimeout(GreencrawlError):
     """Raised when a request has waited too long for memory: this does not count against its
     host."""
 
 
-class PutAside(Exception):
+class Preempted(Exception):
     """Thrown into the wait of a request that is ended for the memory it holds."""
 
 
-class InHand:
+class MemoryBudget:
     """The account of one process. It has no lock: methods that do not wait do not yield to the
     hub."""
 
@@ -154,59 +154,62 @@ class Part:
     _since = 0.0
     _before = _promised = 0
 
-    def __init__(self, in_hand: InHand, interrupt: Callable[[BaseException], None]) -> None:
-        self._in_hand = in_hand
+    def __init__(
+        self, memory_budget: MemoryBudget, interrupt: Callable[[BaseException], None]
+    ) -> None:
+        self._memory_budget = memory_budget
         self._interrupt = interrupt
 
     def hold(self, size: int, missing: int | None) -> None:
         """Note that it holds ``size`` bytes now; this many are ``missing``, None if unknown."""
-        in_hand = self._in_hand
+        budget = self._memory_budget
         if not self._listed:
             self._listed = True
-            in_hand.parts[self] = None
-            self._since = in_hand.clock()
-        in_hand.add(size - self.held)
+            budget.parts[self] = None
+            self._since = budget.clock()
+        budget.add(size - self.held)
         self.held = size
         self.missing = missing
         if self._promised:
             self._promise(self.granted - size)
 
     def wait_for_room(self, until: float) -> None:
-        """Wait until more of it may be received. Raises Crowded at ``until`` at the latest."""
-        in_hand = self._in_hand
+        """Wait until more of it may be received. Raises MemoryTimeout at ``until`` at the
+        latest."""
+        budget = self._memory_budget
         if self.fits():
             self.go_on()
             return
         self.hold(self.held, self.missing)
-        began = in_hand.clock()
+        began = budget.clock()
         self.waits = Event()
-        in_hand.watch()
+        budget.watch()
         try:
             if not self.waits.wait(min(until - began, PATIENCE_SECONDS)):
-                raise Crowded(f"no memory for a body within {in_hand.clock() - began:.1f} s")
+                raise MemoryTimeout(f"no memory for a body within {budget.clock() - began:.1f} s")
         finally:
             self.waits = None
-            now = in_hand.clock()
+            now = budget.clock()
             self.paused += now - began
             self._since, self._before = now, self.held
 
     def fits(self) -> bool:
         """Return whether more of it may be received now."""
-        in_hand = self._in_hand
-        if self is in_hand.favoured:
+        budget = self._memory_budget
+        if self is budget.favoured:
             return True
         size = self.held + _missing(self)
-        if size <= in_hand.small:
-            return in_hand.bytes < in_hand.last - in_hand.reserve * size // in_hand.small
-        return self.held < self.granted or in_hand.taken < in_hand.most
+        if size <= budget.small:
+            return budget.bytes < budget.last - budget.reserve * size // budget.small
+        return self.held < self.granted or budget.taken < budget.most
 
     def go_on(self) -> None:
         """Grant the memory that it needs next."""
         if self.held < self.granted:
             return
         if self.missing is None:
-            self.grant(max(self._in_hand.small, 2 * self.held))
-        elif self.held + self.missing > self._in_hand.small:
+            self.grant(max(self._memory_budget.small, 2 * self.held))
+        elif self.held + self.missing > self._memory_budget.small:
             self.grant(self.held + self.missing + 1)
         else:
             self.granted = self.held + self.missing + 1
@@ -217,9 +220,9 @@ class Part:
         self._promise(size - self.held)
 
     def _promise(self, size: int) -> None:
-        self._in_hand.taken -= self._promised
+        self._memory_budget.taken -= self._promised
         self._promised = max(0, size)
-        self._in_hand.taken += self._promised
+        self._memory_budget.taken += self._promised
 
     def rate(self, now: float) -> float | None:
         """Return the bytes a second since the last check; None while that is not known."""
@@ -237,7 +240,7 @@ class Part:
 
     def _end(self) -> None:
         if self._listed:
-            self._interrupt(PutAside())
+            self._interrupt(Preempted())
 
     def cut_off(self) -> bool:
         """Let it fail though it holds nothing; always True."""
@@ -247,20 +250,20 @@ class Part:
 
     def _cut(self) -> None:
         if self.cut:
-            self._interrupt(PutAside())
+            self._interrupt(Preempted())
 
     def close(self) -> None:
         """Note that it holds nothing any more."""
         if not self._listed:
             return
-        in_hand = self._in_hand
+        budget = self._memory_budget
         self._listed = False
         self._promise(0)
-        in_hand.add(-self.held)
+        budget.add(-self.held)
         self.held = 0
-        del in_hand.parts[self]
-        if in_hand.favoured is self:
-            in_hand.favoured = None
+        del budget.parts[self]
+        if budget.favoured is self:
+            budget.favoured = None
 
 
 def _missing(part: Part) -> int:

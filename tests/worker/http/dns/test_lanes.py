@@ -14,9 +14,9 @@ from gevent.pool import Group
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Failure, FailureKind
-from greencrawl.worker.http.names import lanes
-from greencrawl.worker.http.names.lanes import Lane
-from greencrawl.worker.http.names.resolver import Resolver
+from greencrawl.worker.http.dns import lanes
+from greencrawl.worker.http.dns.lanes import Lane
+from greencrawl.worker.http.dns.resolver import Resolver
 from greencrawl.worker.session.caps import NoShare
 from tests.support.dns_server import DnsServer, Zone
 

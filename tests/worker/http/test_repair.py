@@ -12,7 +12,7 @@ import pytest
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.worker.http.client import Downloader
-from greencrawl.worker.http.odd import NotHttp, Tidier
+from greencrawl.worker.http.repair import HeadRepair, NotHttp
 from greencrawl.worker.http.response import MAX_HEAD_BYTES, Answer
 from tests.support.odd_answers import ALSO_ODD, CHUNKED, DANGEROUS, END, ODD, OK
 from tests.support.raw_server import RawServer, send
@@ -150,20 +150,19 @@ def test_only_the_first_chunk_decides_whether_chunks_are_odd() -> None:
 def test_usual_answer_stays_what_it_is_when_tidied(data: bytes) -> None:
     whole = told([data])
     for cut in range(len(data)):
-        tidier = Tidier(bodiless=False)
-        tidied = tidier.push(data[:cut]) + tidier.push(data[cut:])
+        repair = HeadRepair(bodiless=False)
+        tidied = repair.push(data[:cut]) + repair.push(data[cut:])
         assert told([tidied])[:5] == whole[:5]
 
 
-def test_tidier_gives_the_standards_form_and_leaves_bodies_alone() -> None:
-    tidier = Tidier(bodiless=False)
-    out = tidier.push(b"icy 200 x\nTransfer-Encoding:chunked\n\n5 ;x\nhel")
-    out += tidier.push(b"lo\n0\nX: y\n\nmore")
+def test_repair_gives_the_standards_form_and_leaves_bodies_alone() -> None:
+    repair = HeadRepair(bodiless=False)
+    out = repair.push(b"icy 200 x\nTransfer-Encoding:chunked\n\n5 ;x\nhel")
+    out += repair.push(b"lo\n0\nX: y\n\nmore")
     assert out == (
         b"HTTP/1.0 200 \r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nmore"
     )
-    assert (
-        Tidier(bodiless=False).push(OK + b"X : y\n\na\n\n\xff\r").endswith(b"\r\n\r\na\n\n\xff\r")
-    )
+    repaired = HeadRepair(bodiless=False).push(OK + b"X : y\n\na\n\n\xff\r")
+    assert repaired.endswith(b"\r\n\r\na\n\n\xff\r")
     with pytest.raises(NotHttp):
-        Tidier(bodiless=False).push(OK + b"Content-Length: 1\n 2\n\n")
+        HeadRepair(bodiless=False).push(OK + b"Content-Length: 1\n 2\n\n")

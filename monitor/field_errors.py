@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from greencrawl.broker.service.faces.operating import said
+from greencrawl.broker.service.shared.crawl_actions import said
 from greencrawl.monitor.words import Words
 
 _KINDS = {
@@ -45,7 +45,7 @@ def plainly(text: Words, what: str, choices: Sequence[str] = ()) -> str:
     return what
 
 
-def mistakes(
+def field_errors(
     text: Words, error: msgspec.ValidationError, choices: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
     """Return (field, what is wrong with it) pairs; the field is a path, "" for the whole."""
@@ -59,5 +59,5 @@ def mistakes(
 
 def sentence(text: Words, error: msgspec.ValidationError, choices: Sequence[str] = ()) -> str:
     """Return all mistakes in one line."""
-    found = mistakes(text, error, choices)
+    found = field_errors(text, error, choices)
     return "; ".join(f"{field}: {what}" if field else what for field, what in found)

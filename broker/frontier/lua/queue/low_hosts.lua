@@ -20,7 +20,7 @@ for _, member in ipairs(redis.call('SRANDMEMBER', P .. ':dry', args[1])) do
   if crawl_of(id) then
     low[#low + 1] = member
   else
-    wet(id, host)
+    clear_low(id, host)
     forget(host_of(host), id)
   end
 end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from greencrawl.worker.http.names.order import best_first, source_of
+from greencrawl.worker.http.dns.order import best_first, source_of
 
 FOUR, SIX, LOCAL_SIX, TUNNEL = "8.8.8.8", "2001:4860:4860::8888", "fd00::5", "2002:808:808::1"
 OWN = {FOUR: "192.168.1.5", SIX: "2a00:1450::5", LOCAL_SIX: "fd00::1", TUNNEL: "2002:101:101::1"}

@@ -28,7 +28,7 @@ class NotHttp(Exception):
     """The data cannot be read as an answer, or must not be."""
 
 
-class Tidier:
+class HeadRepair:
     """Puts one answer, and the interim ones before it, into the standard's form.
 
     Anything without a rule stays unchanged, and the parser decides. ``bodiless``: no body follows

@@ -20,10 +20,10 @@ from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import Failure, FailureKind
 from greencrawl.schema.text.variables import SYSTEM
 from greencrawl.worker.http.addresses import Network, forbidden
-from greencrawl.worker.http.names.lanes import Lanes
-from greencrawl.worker.http.names.order import best_first
-from greencrawl.worker.http.names.servers import MOST_SECONDS, NameServers
-from greencrawl.worker.http.names.system import (
+from greencrawl.worker.http.dns.lanes import Lanes
+from greencrawl.worker.http.dns.order import best_first
+from greencrawl.worker.http.dns.servers import MOST_SECONDS, NameServers
+from greencrawl.worker.http.dns.system import (
     HOSTS,
     LOOKUP_THREADS,
     SYSTEM_THREADS,

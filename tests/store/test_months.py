@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greencrawl.store.calendar import month_of, start_ms
+from greencrawl.store.months import month_of, start_ms
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import gevent
 import pytest
 
-from greencrawl.monitor.beside import gently as module
-from greencrawl.monitor.beside.gently import gently
-from greencrawl.monitor.figures import TOGETHER
+from greencrawl.monitor.background import yielding as module
+from greencrawl.monitor.background.yielding import yielding
+from greencrawl.monitor.figures import BATCH
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Crawl, CrawlStats
 from tests.monitor.rig import Desk
@@ -32,7 +32,7 @@ def test_other_greenlets_run_between_the_items_of_long_work() -> None:
 
     beside = gevent.spawn(other)
     gevent.sleep(0)
-    assert [busy(item) for item in gently(range(10))] == list(range(10))
+    assert [busy(item) for item in yielding(range(10))] == list(range(10))
     beside.kill()
     assert turns >= 5
 
@@ -42,7 +42,7 @@ def test_rendering_may_pause_after_each_row_of_a_page(
 ) -> None:
     rests: list[int] = []
     monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "breathe", lambda: rests.append(1))
+    monkeypatch.setattr(module, "yield_now", lambda: rests.append(1))
     for number in range(12):
         admin.crawl(f"c{number}")
     assert admin.get("/monitor/").text.count("data-key=") == 12
@@ -61,7 +61,7 @@ def test_crawls_are_counted_in_groups_of_limited_size(
         return ask(some)
 
     monkeypatch.setattr(admin.queue, "stats_of", count)
-    for number in range(2 * TOGETHER + 5):
+    for number in range(2 * BATCH + 5):
         admin.crawl(f"c{number}")
     admin.get("/monitor/")
-    assert asked == [TOGETHER, TOGETHER, 5], "a sample, or another page, has the same"
+    assert asked == [BATCH, BATCH, 5], "a sample, or another page, has the same"

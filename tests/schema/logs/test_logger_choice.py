@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from greencrawl.schema.logs.choosing import ranked
+from greencrawl.schema.logs.logger_choice import ranked
 
 LOGGERS = [f"http://10.0.0.{n}:8766" for n in range(4)]
 MEMBERS = [f"crawler-{n}-{m}" for n in range(100) for m in range(10)]

@@ -77,9 +77,9 @@ class Counting:
             try:
                 sums = self._count(crawl)
             except GreencrawlError as error:
-                log.info("not_counted", crawl=crawl, reason=str(error))
+                log.info("crawl_not_counted", crawl=crawl, reason=str(error))
             except Exception:  # a bug in one crawl's sums must not keep those of others away
-                log.exception("not_counted", crawl=crawl)
+                log.exception("crawl_not_counted", crawl=crawl)
             finally:
                 self._asked.pop(crawl, None)
             now = self._clock()

@@ -1,4 +1,5 @@
-"""When the keeper logs in and for whom, on a vault of dictionaries and a site that counts."""
+"""When the authenticator logs in and for whom, on a vault of dictionaries and a site that
+counts."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from greencrawl.schema.records import (
     auth,
 )
 from greencrawl.worker.auth import account, logins
+from greencrawl.worker.auth.authenticator import Authenticator
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
-from greencrawl.worker.auth.keeper import Keeper
 from greencrawl.worker.auth.kinds.basic import Basic
 from greencrawl.worker.auth.logins import LoginParts
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, AWAY_REST_SECONDS
 from greencrawl.worker.session.fetcher import Visit, VisitOver
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import HeldSession
 
 ENTRY = auth.Form(name="shop", hosts=("http://shop.test",), login_url="http://shop.test/login")
 PAGE = "http://shop.test/p"
@@ -197,8 +198,8 @@ class World:
         self.now = 1000.0
         self.kind: Callable[..., Any] = TokenKind
 
-    def keeper(self) -> Keeper:
-        return Keeper(
+    def authenticator(self) -> Authenticator:
+        return Authenticator(
             lambda: LoginParts(self.vault, self.errands),
             self.secrets,
             make=lambda entry, secrets: self.kind(self.site, entry, secrets),
@@ -213,11 +214,15 @@ class World:
             session=f"1/{host}", token="00000000000000aa", crawl=1, revision=1, host=host, ttl=60,
             delay=0.0, floor=0.0, robots_known=True, tasks=(),
         )  # fmt: skip
-        return Visit(Held(session, 1e12), context_of(crawl), self.site, self.stopping)
+        return Visit(HeldSession(session, 1e12), context_of(crawl), self.site, self.stopping)
 
 
-def get(keeper: Keeper, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
-    return keeper.get(visit, url, headers, lambda kind, answer, grant: kind.judge(answer, grant))
+def get(
+    authenticator: Authenticator, visit: Visit, url: str, headers: Mapping[str, str]
+) -> Fetched | Failure:
+    return authenticator.get(
+        visit, url, headers, lambda kind, answer, grant: kind.judge(answer, grant)
+    )
 
 
 @pytest.fixture
@@ -232,32 +237,32 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def test_credentials_are_sent_with_pages_of_the_entry_and_to_no_other_origin(world: World) -> None:
-    keeper = world.keeper()
-    answer = get(keeper, world.visit(), PAGE, {"a": "b"})
+    authenticator = world.authenticator()
+    answer = get(authenticator, world.visit(), PAGE, {"a": "b"})
     assert isinstance(answer, Fetched)
     assert answer.body == b"inside"
     assert world.site.sent == {"a": "b", "x-token": "t1"}
     for url in ("https://shop.test/p", "http://shop.test:81/p", "http://www.shop.test/p"):
-        get(keeper, world.visit(), url, {"a": "b"})
+        get(authenticator, world.visit(), url, {"a": "b"})
         assert world.site.sent == {"a": "b"}
 
 
 def test_an_answer_may_stay_packed_only_if_no_credentials_were_sent(world: World) -> None:
-    keeper, visit = world.keeper(), world.visit()
+    authenticator, visit = world.authenticator(), world.visit()
     visit.least_cap = 10**7
-    get(keeper, visit, PAGE, {})
-    get(keeper, visit, "https://shop.test/p", {})
+    get(authenticator, visit, PAGE, {})
+    get(authenticator, visit, "https://shop.test/p", {})
     visit.least_cap = 0
-    get(keeper, visit, "https://shop.test/p", {})
+    get(authenticator, visit, "https://shop.test/p", {})
     assert world.site.packs == [False, True, False]
 
 
 def test_many_pages_of_several_processes_wait_for_one_login(world: World) -> None:
-    keepers = [world.keeper() for _ in range(4)]
+    keepers = [world.authenticator() for _ in range(4)]
     with within(10):
         flying = [
-            gevent.spawn(get, keeper, world.visit(), f"{PAGE}{i}", {})
-            for keeper in keepers
+            gevent.spawn(get, authenticator, world.visit(), f"{PAGE}{i}", {})
+            for authenticator in keepers
             for i in range(25)
         ]
         answers = [page.get() for page in flying]
@@ -269,14 +274,14 @@ def test_many_pages_of_several_processes_wait_for_one_login(world: World) -> Non
 def test_a_lost_login_is_renewed_once_for_many_pages_and_no_login_page_is_returned(
     world: World,
 ) -> None:
-    keepers = [world.keeper() for _ in range(3)]
-    for keeper in keepers:
-        get(keeper, world.visit(), PAGE, {})
+    keepers = [world.authenticator() for _ in range(3)]
+    for authenticator in keepers:
+        get(authenticator, world.visit(), PAGE, {})
     world.site.token = "killed"
     with within(10):
         flying = [
-            gevent.spawn(get, keeper, world.visit(), f"{PAGE}{i}", {})
-            for keeper in keepers
+            gevent.spawn(get, authenticator, world.visit(), f"{PAGE}{i}", {})
+            for authenticator in keepers
             for i in range(20)
         ]
         answers = [page.get() for page in flying]
@@ -287,43 +292,43 @@ def test_a_lost_login_is_renewed_once_for_many_pages_and_no_login_page_is_return
 def test_other_pages_wait_for_a_new_login_after_one_page_showed_that_the_old_is_void(
     world: World,
 ) -> None:
-    keeper = world.keeper()
-    get(keeper, world.visit(), PAGE, {})
+    authenticator = world.authenticator()
+    get(authenticator, world.visit(), PAGE, {})
     world.site.token = "killed"
     flying: list[gevent.Greenlet[..., Any]] = []
 
     def meanwhile() -> None:
         world.site.during_login = lambda: None
-        flying.append(gevent.spawn(get, keeper, world.visit(), f"{PAGE}2", {}))
+        flying.append(gevent.spawn(get, authenticator, world.visit(), f"{PAGE}2", {}))
         gevent.sleep(0.05)
 
     world.site.during_login = meanwhile
     with within(10):
-        get(keeper, world.visit(), f"{PAGE}1", {})
+        get(authenticator, world.visit(), f"{PAGE}1", {})
         assert flying[0].get().body == b"inside"
     assert [token for url, token in world.site.pages if url == f"{PAGE}2"] == ["t2"]
 
 
 def test_a_late_answer_to_an_older_login_does_not_make_a_void_login_valid(world: World) -> None:
-    keeper, answered = world.keeper(), Event()
-    get(keeper, world.visit(), PAGE, {})
+    authenticator, answered = world.authenticator(), Event()
+    get(authenticator, world.visit(), PAGE, {})
     world.site.slow = {f"{PAGE}late": answered}
-    flying = [gevent.spawn(get, keeper, world.visit(), f"{PAGE}late", {})]
+    flying = [gevent.spawn(get, authenticator, world.visit(), f"{PAGE}late", {})]
     gevent.idle()
     world.site.token = "killed"
-    get(keeper, world.visit(), f"{PAGE}1", {})
+    get(authenticator, world.visit(), f"{PAGE}1", {})
     world.site.token = "killed again"
 
     def meanwhile() -> None:
         world.site.during_login = lambda: None
         answered.set()
         gevent.sleep(0.01)
-        flying.append(gevent.spawn(get, keeper, world.visit(), f"{PAGE}2", {}))
+        flying.append(gevent.spawn(get, authenticator, world.visit(), f"{PAGE}2", {}))
         gevent.sleep(0.01)
 
     world.site.during_login = meanwhile
     with within(10):
-        get(keeper, world.visit(), f"{PAGE}3", {})
+        get(authenticator, world.visit(), f"{PAGE}3", {})
         assert [page.get().body for page in flying] == [b"inside"] * 2
     asked = [(url.removeprefix(PAGE), token) for url, token in world.site.pages]
     assert [token for url, token in asked if url == "late"] == ["t1", "t3"]
@@ -333,10 +338,10 @@ def test_a_late_answer_to_an_older_login_does_not_make_a_void_login_valid(world:
 def test_the_keeper_stops_logging_in_to_a_site_that_ends_each_login_after_a_page(
     world: World,
 ) -> None:
-    keeper = world.keeper()
+    authenticator = world.authenticator()
     answers = []
     for i in range(100):
-        answers.append(get(keeper, world.visit(), f"{PAGE}{i}", {}))
+        answers.append(get(authenticator, world.visit(), f"{PAGE}{i}", {}))
         world.site.token = "ended"
     assert 1 < len(world.site.logins) <= account.SHORT_LIVES + 1
     kinds = {answer.kind for answer in answers if isinstance(answer, Failure)}
@@ -345,47 +350,48 @@ def test_the_keeper_stops_logging_in_to_a_site_that_ends_each_login_after_a_page
 
 
 def test_the_keeper_logs_in_once_after_the_vault_lost_its_grant(world: World) -> None:
-    keeper = world.keeper()
-    get(keeper, world.visit(), PAGE, {})
+    authenticator = world.authenticator()
+    get(authenticator, world.visit(), PAGE, {})
     world.site.token, world.vault.kept = "killed", None
     for i in range(5):
-        assert isinstance(get(keeper, world.visit(), f"{PAGE}{i}", {}), Fetched)
+        assert isinstance(get(authenticator, world.visit(), f"{PAGE}{i}", {}), Fetched)
     assert len(world.site.logins) == 2
 
 
 def test_a_page_fails_alone_if_it_asks_for_a_login_even_after_a_new_login(world: World) -> None:
-    keeper = world.keeper()
+    authenticator = world.authenticator()
     world.site.closed = {f"{PAGE}{i}" for i in range(100)}
-    failure = get(keeper, world.visit(), f"{PAGE}0", {})
+    failure = get(authenticator, world.visit(), f"{PAGE}0", {})
     assert isinstance(failure, Failure)
     assert failure.kind == FailureKind.LOGGED_OUT
     assert len(world.site.logins) == 2
     for i in range(1, 100):
-        failure = get(keeper, world.visit(), f"{PAGE}{i}", {})
+        failure = get(authenticator, world.visit(), f"{PAGE}{i}", {})
         assert isinstance(failure, Failure)
-        assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
+        assert isinstance(get(authenticator, world.visit(), PAGE, {}), Fetched)
     assert len(world.site.logins) == 2, "they do not make it log in again and again"
     world.now += account.PATIENCE_SECONDS
-    get(keeper, world.visit(), f"{PAGE}1", {})
+    get(authenticator, world.visit(), f"{PAGE}1", {})
     assert len(world.site.logins) == 3
     world.now += account.PATIENCE_SECONDS
-    get(keeper, world.visit(), f"{PAGE}1", {})
+    get(authenticator, world.visit(), f"{PAGE}1", {})
     assert len(world.site.logins) == 3, "the wait doubles"
 
 
 def test_the_keeper_logs_in_again_if_many_pages_in_a_row_ask_for_a_login(world: World) -> None:
-    keeper = world.keeper()
+    authenticator = world.authenticator()
     world.site.closed = {f"{PAGE}0"}
     for _ in range(8):  # by now it waits long for a single page
-        get(keeper, world.visit(), f"{PAGE}0", {})
+        get(authenticator, world.visit(), f"{PAGE}0", {})
         world.now += account.PATIENCE_MOST_SECONDS
-    get(keeper, world.visit(), f"{PAGE}0", {})
+    get(authenticator, world.visit(), f"{PAGE}0", {})
     world.now += account.PATIENCE_SECONDS * 10
-    assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
+    assert isinstance(get(authenticator, world.visit(), PAGE, {}), Fetched)
     made = len(world.site.logins)
     world.site.token = "killed"
     answers = [
-        get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(1, account.OUTS_IN_A_ROW + 1)
+        get(authenticator, world.visit(), f"{PAGE}{i}", {})
+        for i in range(1, account.OUTS_IN_A_ROW + 1)
     ]
     assert [isinstance(answer, Failure) for answer in answers[:-1]] == [True] * (len(answers) - 1)
     assert isinstance(answers[-1], Fetched)
@@ -394,11 +400,11 @@ def test_the_keeper_logs_in_again_if_many_pages_in_a_row_ask_for_a_login(world: 
 
 def test_a_refused_login_blocks_all_workers_until_the_secrets_change(world: World) -> None:
     world.secrets.values["password"] = "wrong"
-    keepers = [world.keeper() for _ in range(2)]
+    keepers = [world.authenticator() for _ in range(2)]
     with within(10):
         flying = [
-            gevent.spawn(get, keeper, world.visit(), PAGE, {})
-            for keeper in keepers
+            gevent.spawn(get, authenticator, world.visit(), PAGE, {})
+            for authenticator in keepers
             for _ in range(9)
         ]
         failures = [page.get() for page in flying]
@@ -415,7 +421,7 @@ def test_each_refusal_in_a_row_waits_twice_as_long(world: World) -> None:
     world.secrets.values["password"] = "wrong"
     waits = []
     for _ in range(7):
-        failure = get(world.keeper(), world.visit(), PAGE, {})
+        failure = get(world.authenticator(), world.visit(), PAGE, {})
         assert isinstance(failure, Failure)
         waits.append(failure.retry_after)
         assert world.vault.kept is not None
@@ -425,7 +431,7 @@ def test_each_refusal_in_a_row_waits_twice_as_long(world: World) -> None:
 
 def test_missing_secrets_are_a_failure_that_is_not_shared_with_other_machines(world: World) -> None:
     world.secrets.values.clear()
-    failure = get(world.keeper(), world.visit(), PAGE, {})
+    failure = get(world.authenticator(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert failure.kind == FailureKind.LOGIN
     assert "GREENCRAWL_AUTH_SHOP_PASSWORD" in failure.detail
@@ -445,8 +451,10 @@ class PlainKind(TokenKind):
 
 def test_a_host_that_accepts_the_secrets_for_no_page_is_blocked(world: World) -> None:
     world.kind = PlainKind
-    keeper = world.keeper()
-    answers = [get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(account.REJECTIONS)]
+    authenticator = world.authenticator()
+    answers = [
+        get(authenticator, world.visit(), f"{PAGE}{i}", {}) for i in range(account.REJECTIONS)
+    ]
     assert [isinstance(answer, Fetched) for answer in answers[:-1]] == [True] * (len(answers) - 1)
     blocked = answers[-1]
     assert isinstance(blocked, Failure)
@@ -458,9 +466,9 @@ def test_a_page_that_refuses_secrets_that_others_accept_is_returned_unchanged(wo
     world.kind = PlainKind
     world.site.token = world.secrets.values["password"]
     world.site.closed = {f"{PAGE}{i}" for i in range(9)}
-    keeper = world.keeper()
-    assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
-    answers = [get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(9)]
+    authenticator = world.authenticator()
+    assert isinstance(get(authenticator, world.visit(), PAGE, {}), Fetched)
+    answers = [get(authenticator, world.visit(), f"{PAGE}{i}", {}) for i in range(9)]
     assert all(isinstance(answer, Fetched) for answer in answers)
 
 
@@ -488,7 +496,7 @@ def test_a_failure_of_a_login_counts_for_the_host_that_failed(
     world.site.fetch = lambda *_, **__: away  # type: ignore[method-assign]
     world.errands.answer = away
     world.kind = type("Away", (AwayKind,), {"url": url})
-    failure = get(world.keeper(), world.visit(), PAGE, {})
+    failure = get(world.authenticator(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.retry_after) == (kind, 7.0)
     assert "login of auth shop" in failure.detail
@@ -501,7 +509,7 @@ def test_a_page_is_not_blamed_if_the_login_page_fails(world: World, kind: Failur
     failed = Failure(kind, "x", 500)
     world.site.fetch = lambda *_, **__: failed  # type: ignore[method-assign]
     world.kind = AwayKind
-    failure = get(world.keeper(), world.visit(), PAGE, {})
+    failure = get(world.authenticator(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.requests) == (FailureKind.LOGIN, 0)
     assert str(kind) in failure.detail
@@ -509,10 +517,10 @@ def test_a_page_is_not_blamed_if_the_login_page_fails(world: World, kind: Failur
 
 def test_a_refusal_that_ends_years_ahead_is_ignored(world: World) -> None:
     world.secrets.values["password"] = "wrong"
-    get(world.keeper(), world.visit(), PAGE, {})
+    get(world.authenticator(), world.visit(), PAGE, {})
     assert world.vault.kept is not None
     world.vault.kept.until_ms += 365 * 86_400_000
-    get(world.keeper(), world.visit(), PAGE, {})
+    get(world.authenticator(), world.visit(), PAGE, {})
     assert len(world.site.logins) == 2
 
 
@@ -523,14 +531,14 @@ def test_an_unexpected_error_in_a_login_blocks_the_host(world: World) -> None:
             raise KeyError("s3cret")
 
     world.kind = Broken
-    failures = [get(world.keeper(), world.visit(), f"{PAGE}{i}", {}) for i in range(3)]
+    failures = [get(world.authenticator(), world.visit(), f"{PAGE}{i}", {}) for i in range(3)]
     assert all(isinstance(f, Failure) and f.kind == FailureKind.LOGIN for f in failures)
     assert "s3cret" not in str(failures)
     assert len(world.site.logins) == 1
 
 
 def test_the_password_of_an_origin_is_removed_from_an_answer_that_repeats_it(world: World) -> None:
-    keeper = Keeper(
+    authenticator = Authenticator(
         lambda: LoginParts(world.vault, world.errands),
         world.secrets,
         Basic({"https://else.test": ("ann", "s3cret")}),
@@ -546,7 +554,7 @@ def test_the_password_of_an_origin_is_removed_from_an_answer_that_repeats_it(wor
         return answer
 
     world.site.fetch = fetch  # type: ignore[method-assign]
-    answer = get(keeper, world.visit(), "https://else.test/", {"user-agent": "greencrawl"})
+    answer = get(authenticator, world.visit(), "https://else.test/", {"user-agent": "greencrawl"})
     assert isinstance(answer, Fetched)
     assert "authorization" in {name.lower() for name in world.site.sent}
     assert answer.headers == {"x-user-agent": "greencrawl"}
@@ -559,7 +567,7 @@ def test_an_error_of_requests_in_a_login_is_a_refusal_that_shows_no_url(world: W
             raise AssertionError("not reached")
 
     world.kind = Astray
-    failure = get(world.keeper(), world.visit(), PAGE, {})
+    failure = get(world.authenticator(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.retry_after) == (FailureKind.LOGIN, account.REFUSED_SECONDS)
     assert failure.detail == "auth shop: the login: InvalidSchema"
@@ -567,7 +575,7 @@ def test_an_error_of_requests_in_a_login_is_a_refusal_that_shows_no_url(world: W
 
 def test_no_page_is_requested_if_the_host_failed_while_its_session_waited(world: World) -> None:
     visit = world.visit()
-    keeper = world.keeper()
+    authenticator = world.authenticator()
     assert world.vault.claim("another's") is not None
 
     def serve(visit: Visit) -> int:
@@ -577,7 +585,7 @@ def test_no_page_is_requested_if_the_host_failed_while_its_session_waited(world:
 
     world.errands.serve = serve  # type: ignore[method-assign]
     with within(10), pytest.raises(VisitOver):
-        get(keeper, visit, PAGE, {})
+        get(authenticator, visit, PAGE, {})
     assert world.site.pages == []
     assert visit.report().block == 90
 
@@ -587,7 +595,7 @@ def test_a_login_whose_claim_was_lost_puts_nothing(world: World) -> None:
         world.vault.holder = Claim(world.vault, 1)
 
     world.site.during_login = lose
-    failure = get(world.keeper(), world.visit(), PAGE, {})
+    failure = get(world.authenticator(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert failure.kind == FailureKind.LOGIN
     assert world.vault.kept is None
@@ -595,7 +603,7 @@ def test_a_login_whose_claim_was_lost_puts_nothing(world: World) -> None:
 
 def test_a_login_that_kills_its_process_every_time_is_given_up(world: World) -> None:
     world.vault.claims = logins.DEATHS
-    failure = get(world.keeper(), world.visit(), PAGE, {})
+    failure = get(world.authenticator(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert "died" in failure.detail
     assert not world.site.logins
@@ -603,12 +611,12 @@ def test_a_login_that_kills_its_process_every_time_is_given_up(world: World) -> 
 
 def test_a_grant_is_renewed_before_it_expires_and_from_the_old_one(world: World) -> None:
     world.site.seconds = 1000
-    keeper = world.keeper()
-    get(keeper, world.visit(), PAGE, {})
+    authenticator = world.authenticator()
+    get(authenticator, world.visit(), PAGE, {})
     assert world.vault.kept is not None
     world.vault.kept.made_ms -= 950_000  # a twentieth of its 1000 s is left
     world.vault.kept.expires_ms -= 950_000
-    get(keeper, world.visit(), PAGE, {})
+    get(authenticator, world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "ann 1"]
 
 
@@ -616,19 +624,19 @@ def test_a_grant_with_more_than_a_minute_left_is_not_renewed_however_long_it_was
     world: World,
 ) -> None:
     world.site.seconds = 1000
-    keeper = world.keeper()
-    get(keeper, world.visit(), PAGE, {})
+    authenticator = world.authenticator()
+    get(authenticator, world.visit(), PAGE, {})
     assert world.vault.kept is not None
     world.vault.kept.made_ms -= 930_000  # 70 s are left, less than a tenth of its life
     world.vault.kept.expires_ms -= 930_000
-    get(keeper, world.visit(), PAGE, {})
+    get(authenticator, world.visit(), PAGE, {})
     assert world.site.logins == ["ann None"]
 
 
 def test_a_login_of_another_account_starts_without_the_old_grant(world: World) -> None:
-    get(world.keeper(), world.visit(), PAGE, {})
+    get(world.authenticator(), world.visit(), PAGE, {})
     world.secrets.values["username"] = "bob"
-    get(world.keeper(), world.visit(), PAGE, {})
+    get(world.authenticator(), world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "bob None"]
 
 
@@ -643,19 +651,19 @@ def test_a_login_keeps_its_learnt_state_until_the_secrets_change(
             return super().log_in(session, old)
 
     world.kind = Noted
-    keeper = world.keeper()
+    authenticator = world.authenticator()
     for password in ("1", "1", "2"):
         world.secrets.values["password"] = password
         world.site.token = "killed"
-        assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
+        assert isinstance(get(authenticator, world.visit(), PAGE, {}), Fetched)
     assert [kind.password for kind in made] == ["1", "1", "2"]
     assert made[0] is made[1]
 
 
 def test_sessions_give_up_their_places_if_the_vault_stays_away(world: World) -> None:
-    keeper, visits = world.keeper(), [world.visit() for _ in range(10)]
+    authenticator, visits = world.authenticator(), [world.visit() for _ in range(10)]
     world.vault.away = True
-    waiting = [gevent.spawn(get, keeper, visit, PAGE, {}) for visit in visits]
+    waiting = [gevent.spawn(get, authenticator, visit, PAGE, {}) for visit in visits]
     gevent.sleep(0.2)
     assert not any(one.ready() for one in waiting), "it may be back soon"
     world.now += AWAY_PATIENCE_SECONDS
@@ -665,13 +673,13 @@ def test_sessions_give_up_their_places_if_the_vault_stays_away(world: World) -> 
     assert {(v.report().failed, v.report().block) for v in visits} == {("", AWAY_REST_SECONDS)}
     assert (world.site.logins, world.site.pages) == ([], [])
     world.vault.away = False
-    assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
+    assert isinstance(get(authenticator, world.visit(), PAGE, {}), Fetched)
 
 
 def test_pages_wait_for_a_vault_that_is_away_only_for_a_moment(world: World) -> None:
-    keeper = world.keeper()
+    authenticator = world.authenticator()
     world.vault.away = True
-    waiting = gevent.spawn(get, keeper, world.visit(), PAGE, {})
+    waiting = gevent.spawn(get, authenticator, world.visit(), PAGE, {})
     gevent.sleep(0.1)
     world.vault.away = False
     with within(5):
@@ -679,7 +687,7 @@ def test_pages_wait_for_a_vault_that_is_away_only_for_a_moment(world: World) -> 
     world.now += 1000
     world.vault.kept, world.site.token = None, "killed"
     world.vault.away = True
-    waiting = gevent.spawn(get, keeper, world.visit(), PAGE, {})
+    waiting = gevent.spawn(get, authenticator, world.visit(), PAGE, {})
     gevent.sleep(0.1)
     assert not waiting.ready(), "an outage long ago counts for nothing"
     world.vault.away = False
@@ -691,9 +699,9 @@ def test_pages_wait_for_a_vault_that_is_away_only_for_a_moment(world: World) -> 
 def test_an_earlier_outage_of_the_vault_does_not_shorten_the_wait_in_a_later_one(
     world: World, ended: str
 ) -> None:
-    keeper, visit = world.keeper(), world.visit()
+    authenticator, visit = world.authenticator(), world.visit()
     world.vault.away = True
-    waiting = gevent.spawn(get, keeper, visit, PAGE, {})
+    waiting = gevent.spawn(get, authenticator, visit, PAGE, {})
     gevent.sleep(0.1)
     if ended == "put off":
         world.now += AWAY_PATIENCE_SECONDS
@@ -703,9 +711,9 @@ def test_an_earlier_outage_of_the_vault_does_not_shorten_the_wait_in_a_later_one
         waiting.get()
     world.now += AWAY_REST_SECONDS  # the same outage: its patience does not start again
     with within(5), pytest.raises(VisitOver):
-        get(keeper, world.visit(), PAGE, {})
+        get(authenticator, world.visit(), PAGE, {})
     world.now += 3600
-    waiting = gevent.spawn(get, keeper, world.visit(), PAGE, {})
+    waiting = gevent.spawn(get, authenticator, world.visit(), PAGE, {})
     gevent.sleep(0.1)
     assert not waiting.ready()
     world.vault.away = False
@@ -717,7 +725,7 @@ def test_a_process_uses_its_login_even_if_the_vault_cannot_keep_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "AWAY_PATIENCE_SECONDS", 0.2)
-    keeper = world.keeper()
+    authenticator = world.authenticator()
 
     def leave() -> None:
         world.vault.away = True
@@ -725,7 +733,7 @@ def test_a_process_uses_its_login_even_if_the_vault_cannot_keep_it(
     world.site.during_login = leave
     with within(5):
         for _ in range(3):
-            answer = get(keeper, world.visit(), PAGE, {})
+            answer = get(authenticator, world.visit(), PAGE, {})
             assert isinstance(answer, Fetched)
             assert answer.body == b"inside"
     assert world.site.logins == ["ann None"]
@@ -734,7 +742,7 @@ def test_a_process_uses_its_login_even_if_the_vault_cannot_keep_it(
 def test_a_page_stops_waiting_for_a_login_when_its_session_ends(world: World) -> None:
     world.vault.holder = Claim(world.vault, 1)
     visit = world.visit()
-    waiting = gevent.spawn(get, world.keeper(), visit, PAGE, {})
+    waiting = gevent.spawn(get, world.authenticator(), visit, PAGE, {})
     gevent.sleep(0.1)
     assert not waiting.ready()
     visit.held.ended = "stop"
@@ -751,5 +759,5 @@ def test_no_request_is_sent_under_a_claim_that_was_lost(world: World) -> None:
             raise LoginRefused("not this way")
 
     world.kind = Slow
-    get(world.keeper(), world.visit(), PAGE, {})
+    get(world.authenticator(), world.visit(), PAGE, {})
     assert not world.site.pages

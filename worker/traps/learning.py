@@ -69,7 +69,7 @@ _FIRST = 3
 """URLs of an unknown kind that are fetched early."""
 
 
-class Witness:
+class Learner:
     """Learns from the pages of all hosts of a process."""
 
     def __init__(self, novelty: Novelty, known: Known) -> None:
@@ -382,9 +382,8 @@ class Witness:
             if made:
                 state.software = made
                 state.changed = True
-                log.info(
-                    "software_known", host=host_of(url), software=self._known.software[made].name
-                )
+                name = self._known.software[made].name
+                log.info("software_found", host=host_of(url), software=name)
         return names
 
     def _tell(
@@ -395,5 +394,5 @@ class Witness:
             log.info("shape_parked", shape=one.name, pages=one.pages, example=row.url)
             state.changed = True
         elif one.score < PARKED <= before:
-            log.info("shape_forgiven", shape=one.name, parked=one.parked, example=row.url)
+            log.info("shape_unparked", shape=one.name, parked=one.parked, example=row.url)
             state.changed = True

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greencrawl.schema.records import Failure, FailureKind
-from greencrawl.worker.http.names import messages, servers
-from greencrawl.worker.http.names.messages import AAAA, A
-from greencrawl.worker.http.names.servers import NameServers
-from greencrawl.worker.http.names.system import Found
+from greencrawl.worker.http.dns import messages, servers
+from greencrawl.worker.http.dns.messages import AAAA, A
+from greencrawl.worker.http.dns.servers import NameServers
+from greencrawl.worker.http.dns.system import Found
 from tests.support.dns_server import DnsServer, Zone
 
 LOCAL = ("127.0.0.7",)

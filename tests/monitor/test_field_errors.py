@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from greencrawl.monitor.mistakes import mistakes, plainly, sentence
+from greencrawl.monitor.field_errors import field_errors, plainly, sentence
 from greencrawl.monitor.words import words
 
 
@@ -57,7 +57,7 @@ def test_a_wrong_type_is_explained_in_plain_words(given: dict[str, Any], said: s
         msgspec.convert(given, Asked, strict=False)
     assert sentence(words("en"), caught.value) == said
     field, _, english = said.partition(": ")
-    ((named, chinese),) = mistakes(words("zh"), caught.value)
+    ((named, chinese),) = field_errors(words("zh"), caught.value)
     assert named == field
     assert chinese not in ("", english)
     assert "Expected" not in chinese

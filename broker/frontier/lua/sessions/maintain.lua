@@ -2,7 +2,7 @@
 -- Reap expired sessions and promote due retries, a bounded number of each.
 --
 -- args  {most}
--- {'OK', now, reaped, promoted, tend}: tend is when to call again (0: nothing is pending).
+-- {'OK', now, reaped, promoted, maintain_at}: maintain_at is when to call again (0: nothing is pending).
 local most = args[1]
 local reaped, promoted = 0, 0
 for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. ':sd', '-inf', now, 'LIMIT', 0, most)) do
@@ -33,4 +33,4 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', P .. ':later', '-inf', now, 
   end
 end
 save()
-return {'OK', now, reaped, promoted, next_tend()}
+return {'OK', now, reaped, promoted, next_maintenance()}

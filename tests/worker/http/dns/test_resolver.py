@@ -17,8 +17,8 @@ from gevent.event import Event
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Failure, FailureKind
-from greencrawl.worker.http.names.resolver import MAX_ADDRESSES, Resolver
-from greencrawl.worker.http.names.system import (
+from greencrawl.worker.http.dns.resolver import MAX_ADDRESSES, Resolver
+from greencrawl.worker.http.dns.system import (
     LOOKUP_THREADS,
     LOOKUPS_WAITING,
     Lookup,
@@ -302,7 +302,7 @@ def test_the_system_resolves_all_names_if_the_settings_say_so(
     """For example a search list, which the system's resolver follows and DNS does not know."""
     asked: list[str] = []
     answers = answering(["127.0.0.9"], asked)
-    monkeypatch.setattr("greencrawl.worker.http.names.resolver.system_lookup", answers)
+    monkeypatch.setattr("greencrawl.worker.http.dns.resolver.system_lookup", answers)
     (tmp_path / "hosts").write_text("127.0.0.8 a.test\n")
     resolver = Resolver(
         [ipaddress.ip_network("127.0.0.0/8")], servers=["system"], hosts_file=tmp_path / "hosts"
