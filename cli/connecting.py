@@ -88,9 +88,13 @@ def answering(settings: Settings) -> BrokerClient | None:
 
 
 def nothing_runs(settings: Settings) -> bool:
-    """Return whether surely no process goes on with the crawls of the data folder; False if they
-    may be served by a broker elsewhere."""
-    return settings.embedded_redis and not named_broker() and not in_use(settings.data)
+    """Return whether no process can be at work on the crawls of the store.
+
+    It is False if a broker elsewhere may serve them: one that is named, or one of a store or of a
+    Redis that is not in the data folder.
+    """
+    alone = settings.embedded_redis and not settings.store
+    return alone and not named_broker() and not in_use(settings.data)
 
 
 def is_ready(broker: BrokerClient) -> bool:

@@ -276,7 +276,7 @@ class App:
                 fields = tuple(field_errors(text, error))
                 detail = text("edit.wrong", n=len(fields))
         else:
-            log.error("page_failed", method=request.method, path=request.path, exc_info=error)
+            log.error("request_failed", method=request.method, path=request.path, exc_info=error)
             status, detail = 500, text("failed.broken")
         view = next((one for one in VIEWS if one.path == request.uri_template), None)
         session = self._known(request)

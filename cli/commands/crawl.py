@@ -379,7 +379,8 @@ def _elsewhere(job: Job) -> tuple[int, Summary | None]:
     if known and _is_over(known, job):
         _say(over_text(known))
         stats = broker.stats(known.name).crawls[0]
-        return 0, summary.of_run(stats, (), 0.0, stats.stored)
+        times = {"started_ms": known.started_ms, "finished_ms": known.finished_ms}
+        return 0, msgspec.structs.replace(summary.of_run(stats, (), 0.0, stats.stored), **times)
     with on_signals() as stop:
         end = follow(broker, job.wanted, stop, None, fresh=job.fresh, stay=job.stay)
     if end is None or end.stopped:

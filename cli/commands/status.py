@@ -39,7 +39,10 @@ from greencrawl.store.base import Store
 
 WATCH_SECONDS = 1.0
 
-IDLE = "no worker is running: run the same command again to resume a stopped crawl"
+IDLE = (
+    "no worker is running: run the same command again, or start the processes, to go on with a "
+    "stopped crawl"
+)
 
 OF_REDIS = ("waiting", "leased", "later")
 """Counts of a crawl that the store does not have."""
@@ -55,7 +58,8 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
 
     For CRAWL, or every crawl: state, counts, failures by kind, slowest hosts. The running broker is
     asked. If none answers, the numbers are those of the store in the data folder; how many URLs
-    wait is not known then.
+    wait is not known then. A crawl that nothing works on is shown as stopped; as JSON its state is
+    the stored one.
     """
     settings = connecting.load(data)
     broker = connecting.required(settings) if watch else connecting.answering(settings)

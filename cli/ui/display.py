@@ -162,7 +162,7 @@ def hooks_text(hooks: Sequence[HookCount]) -> str:
 def refused_text(stats: CrawlStats) -> str:
     """Say which workers do not take the crawl's hook, and why; "" for none."""
     shown = [
-        f"worker {one.worker} on host {one.host} does not take hook {one.hook}: {one.reason}"
+        f"worker {one.worker} on machine {one.host} does not take hook {one.hook}: {one.reason}"
         for one in stats.refused[:REFUSED]
     ]
     if len(stats.refused) > REFUSED:

@@ -188,7 +188,7 @@ def follow(
             elif note or resting:
                 note = ask(lambda: _blocked(broker, wanted)) or note
                 note = note or (ask(lambda: _first(broker, wanted)) or "") + ALL_REST
-            if stats.full:
+            if stats.full and not note:
                 note = full_text(stats.full[0])
             if stats.away:
                 note = away_text(stats.away[0])

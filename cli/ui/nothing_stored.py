@@ -41,7 +41,8 @@ def _reasons(summary: Summary, begins: Sequence[UrlState]) -> Iterator[str]:
     if summary.reason.startswith("max_"):
         yield f"the crawl ended at its limit {summary.reason}"
     for one in summary.refused[:1]:
-        yield f"worker {one.worker} on host {one.host} does not take hook {one.hook}: {one.reason}"
+        where = f"worker {one.worker} on machine {one.host}"
+        yield f"{where} does not take hook {one.hook}: {one.reason}"
     for state in begins[:URLS]:
         if state.why:
             yield f"{state.url}: {state.why.rstrip('.')}"

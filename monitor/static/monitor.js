@@ -200,8 +200,13 @@ if (document.body.dataset.plots) {
   if (self.PerformanceObserver?.supportedEntryTypes?.includes("paint")) {
     const shown = new PerformanceObserver(() => {
       shown.disconnect();
+      clearTimeout(late);
       load();
     });
+    const late = setTimeout(() => {
+      shown.disconnect();
+      load();
+    }, LATE_MS);
     shown.observe({ type: "paint", buffered: true });
   } else {
     requestAnimationFrame(() => setTimeout(load));

@@ -194,19 +194,23 @@ def test_demo_takes_no_url(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_status_without_a_broker_counts_stored_pages(
-    capsys: pytest.CaptureFixture[str], filled: Path
+    capsys: pytest.CaptureFixture[str], filled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, err = run(capsys, "status", "--data", str(filled))
     assert code == 0
     assert "example" in out
     assert "no broker is running" in err
     assert "timeout 1" in out, "as the summary counts them"
-    assert "run the same command again to resume" in out
+    assert "run the same command again, or start" in out
     states = [line.split()[1] for line in out.splitlines() if line.startswith("example ")]
     assert states == ["stopped"], "as the summary calls it"
     with held(filled, "crawl", "http://127.0.0.1:1"):
         _, out, _ = run(capsys, "status", "--data", str(filled))
-    assert ("stopped" in out, "again to resume" in out) == (False, False), "it may go on"
+    assert ("stopped" in out, "same command again" in out) == (False, False), "it may go on"
+    monkeypatch.setenv("GREENCRAWL_STORE", f"sqlite:///{filled / 'content.sqlite'}")
+    _, out, _ = run(capsys, "status", "--data", str(filled / "other"))
+    assert ("active" in out, "same command again" in out) == (True, False), "served elsewhere"
+    monkeypatch.delenv("GREENCRAWL_STORE")
     code, out, _ = run(capsys, "status", "--json", "--data", str(filled))
     (one,) = json.loads(out)["crawls"]
     assert code == 0

@@ -98,6 +98,10 @@ class Coordinator:
         self._alert_sender = (
             AlertSender(watched.webhook, self._held) if watched.webhook is not None else None
         )
+        self._silent: dict[str, float] = {}
+        """Member → since when it is silent, by our clock."""
+        self._away: frozenset[str] = frozenset()
+        self._judged_at = 0.0
         service.duties.stand_for(COORDINATOR)
         self._begin(None)
 
@@ -176,7 +180,7 @@ class Coordinator:
         return min(len([one for one in higher if not heard or one.id in heard]), RANKS)
 
     def _begin(self, duty: Duty | None) -> None:
-        """Forget all: another broker may have had the duty in between."""
+        """Forget all but silent members: another broker may have had the duty in between."""
         self._duty = duty
         self._minute = 0
         self._check_at = self._sweep_at = 0.0
@@ -188,9 +192,10 @@ class Coordinator:
         self._looked_ms = 0
         self._ends: dict[int, int] = {}
         """Crawl → the time of its end (epoch ms) for which it was counted again."""
-        self._silent: dict[str, float] = {}
-        """Member → since when it is silent, by our clock."""
-        self._away: frozenset[str] = frozenset()
+        if self._service.clock() - self._judged_at > BEAT_SECONDS:
+            # A report in between would not be heard of any more.
+            self._silent.clear()
+            self._away = frozenset()
         self._alerts.begin()
         if duty is not None:
             self._timeout.hold(duty)
@@ -313,6 +318,7 @@ class Coordinator:
         heard = self._service.frontier.beats.heard(one.id for one in rows)
         away = frozenset(self._service.frontier.nodes_away())
         judging = self._watched.member in heard
+        self._judged_at = now
         if away != self._away or not judging:
             self._away = away
             self._silent.clear()

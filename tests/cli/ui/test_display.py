@@ -115,12 +115,12 @@ def test_workers_that_cannot_import_a_hook_are_named() -> None:
     refused = tuple(HookRefusal(f"w-{n}", "one", "own", "E: \x1b x") for n in range(5))
     stats = msgspec.structs.replace(STATS, refused=refused[:1])
     assert display.refused_text(STATS) == ""
-    assert display.refused_text(stats) == "worker w-0 on host one does not take hook own: E:   x"
+    assert display.refused_text(stats) == "worker w-0 on machine one does not take hook own: E:   x"
     said = display.refused_text(msgspec.structs.replace(stats, refused=refused, stuck=True))
     assert said.startswith("no worker can take the crawl")
     assert said.endswith("nor can 2 others")
     shown = " ".join(_text(status.table(Stats((stats,))), 400).split())
-    assert "example: worker w-0 on host one does not take hook own: E: x" in shown
+    assert "example: worker w-0 on machine one does not take hook own: E: x" in shown
 
 
 def _text(shown: RenderableType, width: int) -> str:

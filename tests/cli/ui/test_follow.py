@@ -76,7 +76,7 @@ def test_a_crawl_that_no_worker_can_take_says_so_once(
     follow(broker(stuck, stuck, {"state": "done"}), WANTED, Stop(), None, fresh=False)
     said = capsys.readouterr().err
     assert said.count("no worker can take the crawl") == 1
-    assert said.count("worker w-0 on host one does not take hook own: no module named own") == 1
+    assert said.count("worker w-0 on machine one does not take hook own: no module named own") == 1
 
 
 SEED = {"seeds": ("https://example.org/",)}

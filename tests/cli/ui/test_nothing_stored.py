@@ -30,5 +30,5 @@ def test_the_message_names_limits_refused_hooks_and_the_states_of_the_seeds() ->
     ]
     said = reasons(ended, begins)
     assert said[0] == "the crawl ended at its limit max_seconds"
-    assert said[1] == "worker w-0 on host one does not take hook own: no module"
+    assert said[1] == "worker w-0 on machine one does not take hook own: no module"
     assert said[2:] == [f"http://h/{n}: It waits  {n}" for n in range(URLS)]

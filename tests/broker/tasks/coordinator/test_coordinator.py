@@ -476,3 +476,19 @@ def test_members_have_more_time_to_be_heard_of_while_a_node_is_away(
     assert lost(rig) == []
     rig.passed(15, broker)
     assert lost(rig) == ["w-0"]
+
+
+def test_a_member_is_lost_in_time_though_the_duty_is_left_again_and_again_while_a_node_is_away(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The duties' own clock does not move here: a broker takes back what it has left.
+    monkeypatch.setattr("greencrawl.broker.tasks.coordinator.coordinator.CUT_SECONDS", 0.0)
+    broker = rig.broker("b-1")
+    rig.join("w-0")
+    rig.queue.lost_node = "n1"
+    rig.silence("w-0")  # this is the case half a minute after its last heartbeat
+    began = rig.now
+    while not lost(rig):
+        assert rig.now - began < 2 * CHECK_SECONDS
+        rig.now += LOOK_SECONDS
+        broker.look()
