@@ -220,9 +220,12 @@ def _harm(done: Done, struck: Sequence[Done], lease_seconds: float) -> Harm:
 
 
 def _keeps_away(done: Done, node: str) -> bool:
-    """Return whether the node may not answer during the fault; which of its two servers is the
-    master at a time is unknown here."""
+    """Return whether brokers may get no answer of the node during the fault; which of its two
+    servers is the master at a time is unknown here."""
     given = done.event.arguments
+    client, _, server = str(given.get("link", "")).partition("-")
+    if done.event.kind == "cut":
+        return client.startswith("b") and server == node
     name = str(given.get("part") or given.get("node"))
     return name[:1] == node and done.event.kind in ("stop", "kill", "older", "promote")
 

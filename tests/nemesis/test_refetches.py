@@ -213,6 +213,11 @@ def test_a_recovery_lasts_until_the_node_answers() -> None:
     full = Stroke(Event(50, "memory", 20, {"node": "A"}), 50, 70)
     frozen = Stroke(Event(20, "stop", 30, {"part": "A"}), 20, 51)
     assert [one.end for one in harms_of([older, frozen], {}, 4)] == [61, 61]
+    cut = Stroke(Event(20, "cut", 40, {"link": "b2-A"}), 20, 60)
+    assert harms_of([older, cut], {}, 4)[0].end == 70, "no broker can tell it anything"
+    for link in ("b2-B", "w2-A"):
+        cut.event.arguments["link"] = link
+        assert harms_of([older, cut], {}, 4)[0].end == 25
     assert next(one.held for one in harms_of([older, frozen, full], {}, 4)) is None
     assert harms_of([older, full], {}, 4)[0].held == frozenset()
     frozen.event.arguments["part"] = "A1"  # one of its servers
