@@ -336,7 +336,7 @@ class BrokerClient:
         return self._call("GET", path, None, ChangesReply, CHANGES_SECONDS)
 
     def page_body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """Return a page's body, as it was fetched at ``at_ms`` (epoch), or last."""
+        """Return a page's body, as it was fetched at ``at_ms`` (Unix time), or last."""
         path = f"/v1/pages/{quote(page_id, safe='')}/body" + (f"?at={at_ms}" if at_ms else "")
         return answers.content(self._send("GET", path))
 

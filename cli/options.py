@@ -134,7 +134,7 @@ since = click.option(
     metavar="TIME",
     help=f"Only what was fetched at that moment or later: {SINCE}.  [default: all]",
 )
-"""Gives the command ``since``: epoch milliseconds, 0 for all."""
+"""Gives the command ``since``: Unix milliseconds, 0 for all."""
 
 status = click.option(
     "--status",

@@ -57,7 +57,7 @@ BATCH = 5
 
 
 class Sample(Struct, frozen=True):
-    """The stored pages of each running crawl at a moment (epoch)."""
+    """The stored pages of each running crawl at a moment (Unix time)."""
 
     at_ms: int
     stored: dict[str, int]

@@ -1,6 +1,6 @@
 """Clocks, passed as values so that tests can turn them.
 
-Epoch milliseconds name moments that others see (Redis, SQL, the wire). The monotonic clock, which
+Unix milliseconds name moments that others see (Redis, SQL, the wire). The monotonic clock, which
 counts suspended time, is for local waits and deadlines.
 """
 
@@ -22,5 +22,5 @@ Each page asks this clock some twenty times, so it is not wrapped in a Python fu
 
 
 def epoch_ms() -> int:
-    """Return the wall-clock time in epoch milliseconds; for records only, never for decisions."""
+    """Return the wall-clock time in Unix milliseconds; for records only, never for decisions."""
     return time.time_ns() // 1_000_000

@@ -390,7 +390,7 @@ class Store(Protocol):
     def end_purge(self, purge: int) -> None:
         """Record that a deletion is complete; idempotent."""
 
-    # -- logged seeds
+    # -- stored seeds
     def add_seeds(
         self,
         crawl: int,
@@ -424,7 +424,7 @@ class Store(Protocol):
         """Return batches that are pending, oldest first, beginning after batch ``after``."""
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
-        """Stream all logged batches, oldest first."""
+        """Stream all stored batches, oldest first."""
 
     # -- the replay log, read to refill a Redis: what was stamped ``since`` or later, in that order
     def replay_size(self, since: int) -> tuple[int, int, int]:
@@ -581,7 +581,7 @@ class Store(Protocol):
 
     # -- blocks of hosts, which Redis has, too
     def put_block(self, host: str, until_ms: int, reason: str) -> None:
-        """Record that ``host`` is blocked until ``until_ms`` (epoch), unless it is blocked for
+        """Record that ``host`` is blocked until ``until_ms`` (Unix time), unless it is blocked for
         longer."""
 
     def lift_block(self, host: str) -> None:
@@ -704,8 +704,7 @@ class Store(Protocol):
 
     # -- the journal by months
     def prepare_months(self, now_ms: int) -> None:
-        """Prepare partitions for attempts of this month (UTC) and the next ones; idempotent and
-        cheap."""
+        """Make room for attempts of this month (UTC) and the next ones; idempotent and cheap."""
 
     # -- retention: each step is a transaction of some milliseconds; the caller may stop after any
     def drop_months(self, before_ms: int) -> Iterator[int]:
@@ -738,7 +737,7 @@ class Store(Protocol):
         """
 
     def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
-        """Return samples since a moment (epoch), and the last one before it, in order.
+        """Return samples since a moment (Unix time), and the last one before it, in order.
 
         If there are more than ``points`` (2 or more), they are thinned evenly.
         """

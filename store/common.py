@@ -182,7 +182,7 @@ class SqlStore(ABC):
         """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: purge_rows.step(db, purge, self._purge_rows))
 
-    # -- logged seeds
+    # -- stored seeds
 
     restamp_seeds = write(crawl_rows.restamp_seeds)
     drop_seeds = write(crawl_rows.drop_seeds)

@@ -1,4 +1,4 @@
-"""Calendar months (UTC) of epoch milliseconds, also for years beyond 1 to 9999."""
+"""Calendar months (UTC) of Unix milliseconds, also for years beyond 1 to 9999."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Ring(Struct, frozen=True, kw_only=True):
     for none.
 
     ``findings`` say what is wrong, and what to do; ``seen_ms`` is the time of this observation
-    (epoch).
+    (Unix time).
     """
 
     epoch: int = 0

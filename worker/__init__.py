@@ -9,6 +9,10 @@
 ``extract``   from the bytes of a page to title, text, language and links
 ``sitemaps``  which sitemaps an origin has, and what one lists
 ``directives``  what follows from what pages say about their use
+``traps``     shapes of URLs that bring nothing new
+``kernels``   how a URL is fetched, and how its answer is read
+``orders``    orders for a running worker: received, kept and followed
+``metrics``   counters that the supervisor shares, and the process that serves them
 ``delivery``  results on their way to store, frontier and broker
 ============  =====================================================================================
 

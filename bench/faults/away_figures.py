@@ -18,7 +18,7 @@ Row = tuple[float, float, str, str, int]
 
 
 class Times(NamedTuple):
-    """Times in epoch seconds: counting began, the node went away, was back, had got what it missed,
+    """Times in Unix seconds: counting began, the node went away, was back, had got what it missed,
     and counting ended."""
 
     began: float

@@ -3,7 +3,7 @@
 It is a worker's process: ``greencrawl.worker.child.Worker`` builds all its parts, and its engine
 runs the sessions, as greenlets or as threads. Only the broker is one of ours, which leases hosts of
 its own to it without a queue. It prints ``ready`` once it is built, reads on a line when to begin
-(epoch seconds), and prints its result, JSON.
+(Unix seconds), and prints its result, JSON.
 """
 
 import sys

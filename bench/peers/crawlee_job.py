@@ -49,7 +49,7 @@ def crawler(job: dict[str, Any]) -> ParselCrawler:
 
 
 async def crawl(job: dict[str, Any]) -> dict[str, float]:
-    """Crawl; return the time of the last page (epoch seconds), CPU seconds and bytes of memory."""
+    """Crawl; return the time of the last page (Unix seconds), CPU seconds and bytes of memory."""
     store = PageStore(job["store"]) if job["store"] else None
     peer = crawler(job)
 

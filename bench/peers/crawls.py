@@ -90,7 +90,7 @@ class ServedSite:
     ) -> Outcome:
         """Check a crawl of ``hosts`` by nginx's log since ``mark``.
 
-        ``ended`` is when the last page was handled, in epoch seconds. CPU is in seconds and memory
+        ``ended`` is when the last page was handled, in Unix seconds. CPU is in seconds and memory
         in bytes; ``stored`` is None if nothing had to be stored.
         """
         time.sleep(FLUSH_SECONDS)

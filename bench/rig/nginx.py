@@ -45,7 +45,7 @@ FLUSH_SECONDS = 0.5
 
 
 class Hit(NamedTuple):
-    """One request: epoch seconds of its answer, status, address and path."""
+    """One request: Unix seconds of its answer, status, address and path."""
 
     at: float
     status: str
@@ -117,7 +117,7 @@ class Nginx:
 
 
 def rate(hits: Sequence[Hit], ended: float) -> float:
-    """Return pages a second from the first page's answer until ``ended`` (epoch seconds).
+    """Return pages a second from the first page's answer until ``ended`` (Unix seconds).
 
     Raises ValueError if there are fewer than two pages.
     """

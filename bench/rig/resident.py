@@ -11,7 +11,7 @@ from threading import Event, Thread
 import psutil
 
 Sample = tuple[float, dict[str, float]]
-"""Epoch seconds, and MB by part; a part without a process is left out."""
+"""Unix seconds, and MB by part; a part without a process is left out."""
 
 
 def resident_mb(parts: Mapping[str, Sequence[psutil.Process]]) -> dict[str, float]:

@@ -170,7 +170,7 @@ class Web:
         self._ask(f"/latency/{'own' if seconds is None else seconds}")
 
     def flush(self) -> list[tuple[float, float, str, str, int]]:
-        """Return all requests so far: (arrived, answered, host, path, status), epoch seconds."""
+        """Return all requests so far: (arrived, answered, host, path, status), Unix seconds."""
         self._ask("/flush")
         rows = [line.split() for line in self.log.read_text().splitlines()]
         return [(float(a), float(b), name, path, int(status)) for a, b, name, path, status in rows]

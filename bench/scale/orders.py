@@ -68,12 +68,12 @@ class Nodes:
         }
 
     def order(self, member: str, **options: object) -> int:
-        """Give the order at the first broker; return when it was in the store (epoch ms)."""
+        """Give the order at the first broker; return when it was in the store (Unix ms)."""
         body = {"member": member, "options": options, "by": "bench"}
         return int(self.brokers[0].call("PATCH", "/v1/orders", body)["at_ms"])
 
     def keeps(self, option: str, value: object) -> int:
-        """Return when the last process reported that it keeps a value (epoch ms); 0 until then."""
+        """Return when the last process reported that it keeps a value (Unix ms); 0 until then."""
         told = self.told().values()
         if any(one["facts"]["options"][option]["value"] != value for one in told):
             return 0

@@ -295,7 +295,7 @@ class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class Change(Struct, frozen=True, kw_only=True):
     """A page that is new, changed or gone since a moment.
 
-    ``at_ms`` (epoch) is when it was first stored, last fetched, or first found gone.
+    ``at_ms`` (Unix time) is when it was first stored, last fetched, or first found gone.
     """
 
     change: Literal["new", "changed", "gone"]

@@ -254,7 +254,7 @@ class Frontier:
         for node in self.nodes:
             self._greenlets += [
                 gevent.spawn(self._wake_ups.listen, node, self.partitions_on(node)),
-                gevent.spawn(self._wake_ups.beats, node, self.partitions_on(node)),
+                gevent.spawn(self._wake_ups.heartbeats, node, self.partitions_on(node)),
             ]
 
     def _begin(self, node: Node) -> None:

@@ -70,7 +70,7 @@ class Hosts:
         self._set(node, ((host, delay_ms, -1) for host, delay_ms in delays.items()))
 
     def block_again(self, node: Node, blocks: Iterable[tuple[str, int]]) -> None:
-        """Set blocks from the store, (host, epoch ms), again at a node's hosts.
+        """Set blocks from the store, (host, Unix ms), again at a node's hosts.
 
         Blocks that are past, or shorter than the one in force, change nothing.
         """
@@ -109,7 +109,7 @@ class Hosts:
     def find_url(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
         """Return where a canonical URL is in Redis: waiting, leased, later, seen or unseen.
 
-        ``stored_ms``: the moment (epoch) of its latest outcome in the store. A task whose lease
+        ``stored_ms``: the moment (Unix time) of its latest outcome in the store. A task whose lease
         began earlier is over, though its worker has not finished it here, and perhaps died: it
         counts as seen.
         """
@@ -148,8 +148,8 @@ class Hosts:
         )
 
     def _leased_ms(self, partition: int, now: int, of: tuple[int, str], worker: bytes) -> int:
-        """Return when (epoch) a worker's latest session with a host for a crawl began; the present
-        if there is none any more."""
+        """Return when (Unix time) a worker's latest session with a host for a crawl began; the
+        present if there is none any more."""
         node, prefix = self._placement.node_of[partition], keys.partition(partition)
         began = list[float]()
         for token in node.command("HKEYS", f"{prefix}:ws:{worker.decode()}"):

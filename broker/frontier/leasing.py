@@ -83,7 +83,7 @@ class Leasing:
         self._waiters: deque[Waiter] = deque()
         self._returning = Returning()
         self._given = self._wait_until = -inf
-        """When something was last leased, and until when calls are gathered before that."""
+        """When something was last leased, and until when calls wait to be served together."""
         self._changed = Event()
         self._turns = Turns()
 
@@ -141,7 +141,7 @@ class Leasing:
         while True:
             self._changed.clear()
             try:
-                self._tend()
+                self._maintain()
                 while self._waiters and self._serve():
                     pass
             except Unavailable as error:
@@ -162,7 +162,7 @@ class Leasing:
         first = min((at for at in moments if at is not None), default=None)
         self._changed.wait(None if first is None else max(first - monotonic(), 0))
 
-    def _tend(self) -> None:
+    def _maintain(self) -> None:
         keys = self._upkeep.take()
         if not keys:
             return

@@ -1,7 +1,7 @@
 """Sends the admissions of concurrent requests to the frontier together.
 
 A batch of 256 URLs meets nearly every partition, and each visit costs as much as several URLs.
-While rounds are on their way, arriving batches wait; the next round takes all of them.
+While passes are on their way, arriving batches wait; the next pass takes all of them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from gevent.event import Event
 from greencrawl.broker.frontier import Admitted
 from greencrawl.schema.records import Admission
 
-ROUNDS = 2
-"""Rounds of one crawl at a time: one is prepared here while Redis works on the other."""
+PASSES = 2
+"""Passes of one crawl at a time: one is prepared here while Redis works on the other."""
 WORTH = 1024
-"""How many URLs must wait before another round starts beside one that is on its way."""
+"""How many URLs must wait before another pass starts beside one that is on its way."""
 BATCH = 2048
-"""URLs of a round, unless a single batch has more."""
+"""URLs of a pass, unless a single batch has more."""
 
 Admit = Callable[[int, Sequence[Admission]], Admitted]
 """``Frontier.admit``: tells which of a crawl's URLs are new."""
@@ -34,19 +34,19 @@ class _Batch:
 
 
 class _Crawl:
-    """The waiting admissions of one crawl, and its running rounds."""
+    """The waiting admissions of one crawl, and its running passes."""
 
     def __init__(self) -> None:
         self.queue: deque[_Batch] = deque()
         self.waiting = 0
-        self.rounds = 0
+        self.passes = 0
 
     def put(self, batch: _Batch) -> None:
         self.queue.append(batch)
         self.waiting += len(batch.items)
 
     def take(self) -> list[_Batch]:
-        """Return the batches of the next round; at least one."""
+        """Return the batches of the next pass; at least one."""
         taken = [self.queue.popleft()]
         size = len(taken[0].items)
         while self.queue and size + len(self.queue[0].items) <= BATCH:
@@ -68,16 +68,16 @@ class AdmissionBatcher:
 
         See ``Frontier.admit``, whose errors it raises.
 
-        If two batches of a round have the same URL, one of them is told that it was new. Tick and
-        epochs are the round's, which asked at least the nodes of this batch, after its rows were
-        written. An error fails all batches of the round: they are repeated, or found pending, as if
+        If two batches of a pass have the same URL, one of them is told that it was new. Tick and
+        epochs are the pass's, which asked at least the nodes of this batch, after its rows were
+        written. An error fails all batches of the pass: they are repeated, or found pending, as if
         each went alone.
         """
         batch = _Batch(items)
         known = self._crawls.setdefault(crawl, _Crawl())
         known.put(batch)
-        if not known.rounds or (known.rounds < ROUNDS and known.waiting >= WORTH):
-            known.rounds += 1
+        if not known.passes or (known.passes < PASSES and known.waiting >= WORTH):
+            known.passes += 1
             gevent.spawn(self._run, crawl, known)
         batch.done.wait()
         assert batch.outcome is not None
@@ -86,16 +86,16 @@ class AdmissionBatcher:
         return batch.outcome
 
     def _run(self, crawl: int, known: _Crawl) -> None:
-        """Run rounds until nothing of the crawl waits."""
+        """Run passes until nothing of the crawl waits."""
         try:
             while known.queue:
-                self._round(crawl, known.take())
+                self._pass(crawl, known.take())
         finally:
-            known.rounds -= 1
-            if not known.rounds:
+            known.passes -= 1
+            if not known.passes:
                 del self._crawls[crawl]
 
-    def _round(self, crawl: int, batches: list[_Batch]) -> None:
+    def _pass(self, crawl: int, batches: list[_Batch]) -> None:
         try:
             found = self._admit(crawl, [item for batch in batches for item in batch.items])
         except Exception as error:  # noqa: BLE001 - raised again in each caller

@@ -20,7 +20,7 @@ _PAGES, _FINALS = "p", "f"
 
 
 def look(store: Store, crawl: int, since_ms: int, limit: int, after: str) -> ChangesReply:
-    """Return up to ``limit`` changes since then (epoch), pages first, then what is gone.
+    """Return up to ``limit`` changes since then (Unix time), pages first, then what is gone.
 
     It ends sooner, perhaps with none, at a limit of rows or of time. Raises ValueError for an
     invalid cursor.

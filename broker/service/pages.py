@@ -219,8 +219,8 @@ def stored(store: Store, page_id: str, *, body: bool) -> StoredPage:
 
 
 def body_at(store: Store, page_id: str, at_ms: int) -> bytes:
-    """Return the body of a page as it was fetched at ``at_ms`` (epoch), or of the present version
-    (0).
+    """Return the body of a page as it was fetched at ``at_ms`` (Unix time), or of the present
+    version (0).
 
     Raises UnknownPage, also if that body is not kept, UnknownCrawl and BodyAway.
     """

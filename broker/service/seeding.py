@@ -179,9 +179,9 @@ def seed(
 
     A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
     Idempotent: a URL that was seen is a ``duplicate``; with ``force`` it is queued ``again``, and
-    with ``if_changed`` as a refetch. Seeds of a node that is away are ``pending``: they are logged,
+    with ``if_changed`` as a refetch. Seeds of a node that is away are ``pending``: they are stored,
     and queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
-    logged, and is queued in time.
+    stored, and is queued in time.
     """
     crawl = service.store.crawl(name)
     check_room(service)
@@ -201,7 +201,7 @@ def seed(
 
 
 def check_room(service: Service) -> None:
-    """Raise a 429 while a node is near its memory limit; nothing was logged then."""
+    """Raise a 429 while a node is near its memory limit; nothing was stored then."""
     if service.frontier.full:
         service.frontier.activity.set(NONE)  # check again, even if nothing else happens
         raise HttpProblem(
@@ -254,9 +254,9 @@ def admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> lis
 def admit(
     service: Service, crawl: Crawl, admissions: Sequence[Admission], *, force: bool
 ) -> Admitted:
-    """Log a batch, admit it, settle it; return True for each URL that was new to the frontier.
+    """Store a batch, admit it, settle it; return True for each URL that was new to the frontier.
 
-    If a stopped crawl gets a batch of only known URLs, the batch is not logged: the crawl stays
+    If a stopped crawl gets a batch of only known URLs, the batch is not stored: the crawl stays
     stopped. A batch stays pending for nodes that are away, and is settled when they are back.
     """
     stopped = crawl.stopping or crawl.reason == STOPPED

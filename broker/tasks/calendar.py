@@ -19,9 +19,9 @@ from greencrawl.schema.net.scope import level_for
 from greencrawl.schema.records import Admission, Due, Order
 
 BUSY_SECONDS = 0.1
-"""Seconds between two rounds while there is something to queue."""
+"""Seconds between two passes while there is something to queue."""
 IDLE_SECONDS = 0.5
-"""Seconds between two rounds while nothing is due, or nothing could be queued."""
+"""Seconds between two passes while nothing is due, or nothing could be queued."""
 BATCH = 128
 """Rows that are queued in a call."""
 OF_HOST = 64
@@ -29,7 +29,7 @@ OF_HOST = 64
 FEW = 8
 """A partition that took less than this part of a call is not asked for a while."""
 CALLS = 4
-"""Calls for one partition in a round."""
+"""Calls for one partition in a pass."""
 
 _FIRST = (0, 0, -(2**63))
 _LAST = 2**63 - 1
@@ -58,10 +58,10 @@ class Calendar(DutyTask):
         return BUSY_SECONDS if places and self.step(places) else IDLE_SECONDS
 
     def step(self, places: list[tuple[int, int]]) -> int:
-        """Run one round over (crawl, partition) where rows are due; return how many were queued.
+        """Run one pass over (crawl, partition) where rows are due; return how many were queued.
 
         It does nothing if another broker has the duty. Nodes that are away, or are being refilled,
-        are left out. Raises Unavailable if the round ends at that, and DutyLost if another has
+        are left out. Raises Unavailable if the pass ends at that, and DutyLost if another has
         taken the duty since.
         """
         if not self._held():

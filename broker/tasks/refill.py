@@ -18,15 +18,15 @@ from greencrawl.broker.tasks.duty_task import DutyTask
 from greencrawl.schema.errors import UnknownCrawl
 
 BUSY_SECONDS = 0.1
-"""Seconds between two rounds while there is something to bring."""
+"""Seconds between two passes while there is something to bring."""
 IDLE_SECONDS = 1.0
-"""Seconds between two rounds while nothing could be brought."""
+"""Seconds between two passes while nothing could be brought."""
 LOOK_SECONDS = 10.0
 """Seconds between two looks into SQL when no broker announced any overflow."""
 LOW_SHARE = 0.5
 """Below this share of its budget a partition takes new hosts."""
 HOSTS = 50
-"""Hosts of a partition that are refilled in one round."""
+"""Hosts of a partition that are refilled in one pass."""
 
 
 class Refill(DutyTask):
@@ -68,10 +68,10 @@ class Refill(DutyTask):
         return BUSY_SECONDS if self.step(places) else IDLE_SECONDS
 
     def step(self, places: list[tuple[int, int]]) -> int:
-        """Run one round over (crawl, partition) that have rows; return how many tasks came back.
+        """Run one pass over (crawl, partition) that have rows; return how many tasks came back.
 
         It does nothing if another broker has the duty. Nodes that are away are left out. Raises
-        Unavailable if the round ends at that, and DutyLost if another has taken the duty since.
+        Unavailable if the pass ends at that, and DutyLost if another has taken the duty since.
         """
         if not self._held():
             return 0

@@ -10,7 +10,7 @@ A batch of seeds is kept to be queued again in a Redis that lost it. Once each o
 page or a final state, a replay marks them as settled by these, and the batch is not needed any
 more. Any action that makes such a URL wait again (a dead letter that is requeued, a shape that is
 released) logs a batch of its own. For a forced batch each URL must have been settled after the
-batch was logged: a replay of everything requires that.
+batch was stored: a replay of everything requires that.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Retention:
             stopping.wait(LOOK_SECONDS)
 
     def look(self, now_ms: int) -> None:
-        """Do what is due if the duty is ours. ``now_ms`` is epoch milliseconds.
+        """Do what is due if the duty is ours. ``now_ms`` is Unix milliseconds.
 
         Raises Unavailable, and DutyLost if another broker has taken it meanwhile.
         """

@@ -1,6 +1,6 @@
 """Rounds: what is stored of a crawl is queued once more, some of it at a time.
 
-This is part of the upkeep, under its duty. A step reads the next rows of the store, and logs them
+This is part of the upkeep, under its duty. A step reads the next rows of the store, and stores them
 as a forced batch in the transaction that moves the round on. So each URL is in one batch, whichever
 process dies at whatever time, and what waits in Redis stays bounded however much is stored. See
 decision 44.
@@ -66,7 +66,7 @@ def _take_turn(service: Service, crawl: Crawl, known: Round, waiting: int) -> No
 
 
 def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round | None:
-    """Log the next batch; return the round after that, or None if it did not move.
+    """Store the next batch; return the round after that, or None if it did not move.
 
     It ends when no task of the crawl is open any more: then pages that were being fetched at its
     start have their rows.

@@ -56,7 +56,7 @@ class AtBroker:
         return self._broker.page_text(page_id)
 
     def body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """Return its body as it was fetched at ``at_ms`` (epoch), or last."""
+        """Return its body as it was fetched at ``at_ms`` (Unix time), or last."""
         try:
             return self._broker.page_body(page_id, at_ms)
         except Refused as error:
@@ -87,7 +87,7 @@ class InStore:
         return reading.stored(self._store, page_id, body=False).text
 
     def body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """Return its body as it was fetched at ``at_ms`` (epoch), or last."""
+        """Return its body as it was fetched at ``at_ms`` (Unix time), or last."""
         return reading.body_at(self._store, page_id, at_ms)
 
 

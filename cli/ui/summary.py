@@ -40,8 +40,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``seconds`` and ``pages_per_second`` are of this run of the command, 0 if it only looked;
     everything else is of the whole crawl. ``pages`` are those with a 2xx status. ``started_ms`` and
-    ``finished_ms`` (epoch) are the first start and the last end of a crawl that was not run, else
-    0: in between it may have been stopped for long.
+    ``finished_ms`` (Unix time) are the first start and the last end of a crawl that was not run,
+    else 0: in between it may have been stopped for long.
 
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
     broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),

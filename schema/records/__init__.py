@@ -1,6 +1,6 @@
 """Records that processes exchange: on the wire, in Redis, in the store, and with users' hooks.
 
-Times called ``*_ms`` are milliseconds (epoch where they name a moment); fields of the HTTP API
+Times called ``*_ms`` are milliseconds (Unix time where they name a moment); fields of the HTTP API
 called ``ttl``, ``wait`` and ``delay`` are seconds, as a person would type them. ``A as A`` says
 that a name is meant to be taken from here.
 """

@@ -81,7 +81,7 @@ class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeAway(Struct, frozen=True):
-    """A Redis node that does not answer, since when (epoch ms), and how it failed.
+    """A Redis node that does not answer, since when (Unix ms), and how it failed.
 
     ``since_ms`` is 0 for a node that answers but must not be used: ``why`` says what to do.
     """

@@ -193,7 +193,7 @@ MemberStatus = Literal["here", "silent", "left", "lost"]
 class MemberState(Member, frozen=True, kw_only=True):
     """A member as people see it: ``facts`` is its latest report.
 
-    ``heard_ms`` (epoch) is when it came; 0: too long ago.
+    ``heard_ms`` (Unix time) is when it came; 0: too long ago.
     """
 
     status: MemberStatus

@@ -83,11 +83,12 @@ class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``robots`` are the words of robots meta elements and X-Robots-Tag headers that are for us, such
     as ``noindex``; ``all`` and words for other agents are left out. ``unavailable_after_ms`` is the
-    earliest moment (epoch) after which the page is not to be shown. ``tdm`` tells whether rights of
-    text and data mining are reserved (TDMRep), "" if nothing says so; ``tdm_policy`` is where one
-    can get the rights. ``withheld`` is the directive for which title, text, body and fields are not
-    kept, "" if they are. It is ``noindex``, ``unavailable_after``, ``tdm_reservation``, ``noai`` or
-    ``noimageai``; or ``copy``, if the canonical page that this page names has such a directive.
+    earliest moment (Unix time) after which the page is not to be shown. ``tdm`` tells whether
+    rights of text and data mining are reserved (TDMRep), "" if nothing says so; ``tdm_policy`` is
+    where one can get the rights. ``withheld`` is the directive for which title, text, body and
+    fields are not kept, "" if they are. It is ``noindex``, ``unavailable_after``,
+    ``tdm_reservation``, ``noai`` or ``noimageai``; or ``copy``, if the canonical page that this
+    page names has such a directive.
     """
 
     robots: tuple[str, ...] = ()

@@ -65,9 +65,9 @@ class Round(Struct, frozen=True, kw_only=True):
     request. ``fetch``: all pages are asked for again; each page stays until its new version is
     there. ``plan``: pages, and URLs that are gone, get their places in the calendar; nothing is
     queued. ``why`` says it to people. ``least_depth``: pages of this depth or more. Only what was
-    fetched before ``before_ms`` (epoch) belongs to it: ``total`` pages when it began, -1 if these
-    are not counted. ``queued`` URLs have been queued, up to ``cursor``. ``ended_ms`` is 0 while it
-    is under way.
+    fetched before ``before_ms`` (Unix time) belongs to it: ``total`` pages when it began, -1 if
+    these are not counted. ``queued`` URLs have been queued, up to ``cursor``. ``ended_ms`` is 0
+    while it is under way.
     """
 
     kind: RoundKind
@@ -82,7 +82,7 @@ class Round(Struct, frozen=True, kw_only=True):
 
 
 class Observation(NamedTuple):
-    """The state of a URL that was found at a time (epoch ms).
+    """The state of a URL that was found at a time (Unix ms).
 
     It is ``page``, changed or not; ``gone``; ``excluded``: not to be asked for; or ``failed``,
     which does not say whether the URL is there. ``task`` is the kind of task that asked for it.
@@ -110,7 +110,7 @@ class Due(NamedTuple):
 
 
 class Planned(Struct, frozen=True):
-    """When a page is asked for again: in the first period that begins at ``due_s`` (epoch) or
+    """When a page is asked for again: in the first period that begins at ``due_s`` (Unix time) or
     after.
 
     A page that is ``retired`` is never asked for again. ``queued``: it is on its way. ``misses`` is

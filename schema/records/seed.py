@@ -57,7 +57,7 @@ class SeedReply(Struct, frozen=True):
 
 
 class SeedBatch(Struct, frozen=True, kw_only=True):
-    """A logged batch of seeds; pending until all partitions admitted it, also those of nodes that
+    """A stored batch of seeds; pending until all partitions admitted it, also those of nodes that
     are away."""
 
     id: int

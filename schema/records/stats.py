@@ -92,7 +92,7 @@ class Counted(Struct, frozen=True, kw_only=True):
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """A point of a plot. ``at_ms`` is a moment (epoch); the point before is ``seconds`` earlier.
+    """A point of a plot. ``at_ms`` is a moment (Unix time), ``seconds`` after the point before.
 
     ``pages``, ``bytes``, ``errors`` and ``unchanged`` count within these seconds; the others are
     the values at the moment.
@@ -122,7 +122,7 @@ class Alert(Struct, frozen=True, kw_only=True):
     """Something that a person should know; one alert is open at a time for a kind and subject.
 
     ``subject`` is the node, crawl or machine that it is about, ``text`` a sentence for people.
-    Moments are epoch milliseconds: ``since_ms`` when it was first seen, ``began_ms`` when it had
+    Moments are Unix milliseconds: ``since_ms`` when it was first seen, ``began_ms`` when it had
     lasted long enough to be told (0: not yet), ``over_ms`` when it was over (0 while it lasts).
     There are two messages: that it began, and that it is over. ``told`` counts how many of them
     were delivered.
@@ -145,9 +145,9 @@ class Stats(Struct, frozen=True):
     are Redis nodes that do not answer: what they hold is not counted. ``full`` are those that are
     near their memory limit.
 
-    ``workers`` counts the worker processes that reported within a minute, None if that is not
-    known. ``claimed_twice`` are names that two worker processes have: the earlier one waits for the
-    later one to leave. ``alerts`` are those that are open.
+    ``workers`` counts processes of workers, not workers: those that reported within a minute; None
+    if that is not known. ``claimed_twice`` are names that two worker processes have: the earlier
+    one waits for the later one to leave. ``alerts`` are those that are open.
     """
 
     crawls: tuple[CrawlStats, ...]

@@ -136,7 +136,7 @@ class Validators(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """A page that was asked for at ``at_ms`` (epoch), and had not changed since it was stored.
+    """A page that was asked for at ``at_ms`` (Unix time), and had not changed since it was stored.
 
     ``url``, ``depth`` and ``task`` are those of the task that asked; there is no URL if nothing was
     asked.
@@ -168,7 +168,7 @@ class Version(Struct, frozen=True, kw_only=True):
 class PageFilter(Struct, frozen=True, kw_only=True):
     """Selects pages of a crawl: by host ("" for all), by a range of statuses, by time.
 
-    Both ends of the range count. The pages were fetched at ``since_ms`` (epoch) or later.
+    Both ends of the range count. The pages were fetched at ``since_ms`` (Unix time) or later.
     """
 
     host: str = ""

@@ -20,7 +20,7 @@ STATUS = "one status (200), a class (4xx) or a range (300-399)"
 
 
 def since_ms(text: str, now_ms: int | None = None) -> int:
-    """Return the moment that :data:`SINCE` describes, in epoch milliseconds. Raises ValueError.
+    """Return the moment that :data:`SINCE` describes, in Unix milliseconds. Raises ValueError.
 
     "ago" is counted from ``now_ms``, by default the clock's time.
     """

@@ -53,8 +53,8 @@ from greencrawl.store.mysql.system import orders as order_rows
 from greencrawl.store.mysql.tables import (
     bodies,
     duties,
+    months,
     parked,
-    partitions,
     replay_log,
     retention,
 )
@@ -145,7 +145,7 @@ class MysqlStore(SqlStore):
 
     purge_size = scan(crawl_rows.purge_size)
 
-    # -- logged seeds
+    # -- stored seeds
 
     def requeue_dead(
         self, crawl: int, limit: int = 10_000, *, before: int = NEVER
@@ -488,11 +488,11 @@ class MysqlStore(SqlStore):
 
     def prepare_months(self, now_ms: int) -> None:
         """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: partitions.prepare(db, now_ms), seconds=LONG_SECONDS)
+        self._cluster.write(lambda db: months.prepare(db, now_ms), seconds=LONG_SECONDS)
 
     def drop_months(self, before_ms: int) -> Iterator[int]:
         """See :class:`greencrawl.store.base.Store`."""
-        while self._cluster.write(lambda db: partitions.drop(db, before_ms), seconds=LONG_SECONDS):
+        while self._cluster.write(lambda db: months.drop(db, before_ms), seconds=LONG_SECONDS):
             yield 1
 
     # -- retention

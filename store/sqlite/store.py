@@ -194,7 +194,7 @@ class SqliteStore(SqlStore):
 
     purge_size = scan(crawl_rows.purge_size)
 
-    # -- logged seeds
+    # -- stored seeds
 
     def requeue_dead(
         self, crawl: int, limit: int = 10_000, *, before: int = NEVER

@@ -1,4 +1,4 @@
-"""Names of one address, and of many addresses, requested by three workers.
+"""Host names of one address, and of many addresses, requested by three workers.
 
 In :func:`one_address` three supervisors crawl 300 names of one address; one of them is killed
 half-way. The address's own log must never show more requests in a second than its cap, except for

@@ -56,7 +56,7 @@ def test_a_person_makes_a_crawl_slows_it_down_and_pauses_it(world: World) -> Non
         wait_until(lambda: _still(world), 40, "the site is asked every 30 s")
 
         page.click("form[action$='/pause'] button", goes=True)
-        assert "paused" in page.text(".standing")
+        assert "paused" in page.text(".state-line")
         page.click("details.sure summary")
         page.until("document.querySelector('details.sure').open")
         page.click("details.sure button", goes=True)

@@ -20,7 +20,7 @@ from tests.nemesis.reading import Parked, Snapshot
 
 @dataclass
 class Parkings:
-    """All URLs that were seen parked: times, in epoch seconds, by URL, by crawl's name."""
+    """All URLs that were seen parked: times, in Unix seconds, by URL, by crawl's name."""
 
     by_crawl: dict[str, dict[str, set[float]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))

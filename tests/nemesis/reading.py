@@ -59,7 +59,7 @@ class CrawlRow:
 
 @dataclass(frozen=True)
 class Parked:
-    """A URL that is settled without a request: the time, in epoch seconds, and the reason."""
+    """A URL that is settled without a request: the time, in Unix seconds, and the reason."""
 
     at: float
     shape: str
@@ -175,7 +175,7 @@ class Sql:
             return int(db.fetchone()[0])
 
     def blocked(self) -> dict[str, int]:
-        """Return hosts and the epoch milliseconds until which they are blocked."""
+        """Return hosts and the Unix milliseconds until which they are blocked."""
         with self.transaction() as db:
             db.execute("SELECT host, until_ms FROM blocks")
             return {_text(host): int(until) for host, until in db.fetchall()}

@@ -1,7 +1,8 @@
 """Events in logs have one form: what it is about, and a past participle.
 
 ``child_started``, ``orders_not_read``: words in lower case, joined by underscores. "not" may stand
-before the participle, and an adverb that belongs to it after it: ``duty_given_up``.
+before the participle, and an adverb that belongs to it after it: ``duty_given_up``. Events that the
+rules of Prometheus and docs/operations.md send people to look for are those of the code.
 """
 
 from __future__ import annotations
@@ -90,3 +91,55 @@ def test_an_event_of_another_form_is_seen() -> None:
 def test_the_two_events_of_a_trouble_are_seen() -> None:
     source = "Trouble(log, 'disk_full', 'disk_has_room', level='info')"
     assert events(source) == ["disk_full", "disk_has_room"]
+
+
+# -- events that people are sent to look for
+
+
+LOOKED_FOR = re.compile(r"Look for ([a-z]+(?:_[a-z]+)+) in")
+SAID = re.compile(
+    r"log(?: of the coordinator)? says `([a-z_]+)`(?:\s+and\s+`([a-z_]+)`)?"
+    r"|`([a-z_]+)`(?: and `([a-z_]+)`)? in a broker's log"
+)
+
+
+BY_A_FUNCTION = {"kept_login_not_used"}
+"""Events that are handed to a function, which logs them."""
+
+
+def emitted() -> set[str]:
+    """Return all literal events of the code."""
+    paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    return {event for path in paths for event in events(path.read_text(encoding="utf-8"))}
+
+
+def renamed() -> list[tuple[str, list[str]]]:
+    """Return the rows of the table in docs/operations.md: the old event, the new ones."""
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    table = text.partition("### Events that were renamed")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split("|") for line in table.splitlines() if line.startswith("| `")]
+    pairs = [pair for row in rows for pair in zip(row[::2], row[1::2], strict=True)]
+    names = [[re.findall(r"`(\w+)`", cell) for cell in pair] for pair in pairs]
+    return [(old, new) for (old,), new in names]
+
+
+@pytest.mark.parametrize("name", ["rules.yml", "rules_test.yml"])
+def test_events_that_alert_rules_name_are_those_of_the_code(name: str) -> None:
+    rules = (ROOT / "deploy" / "prometheus" / name).read_text(encoding="utf-8")
+    named = LOOKED_FOR.findall(rules)
+    assert len(named) >= 2
+    assert set(named) <= emitted()
+
+
+def test_events_that_the_operations_page_names_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    named = {event for found in SAID.findall(text) for event in found if event}
+    assert {"alert_ended", "debt_replay_ended", "disk_space_exhausted"} <= named
+    assert named - emitted() == BY_A_FUNCTION
+
+
+def test_the_table_of_renamed_events_has_former_and_present_ones() -> None:
+    rows, known = renamed(), emitted()
+    assert len(rows) > 90
+    assert not known & {old for old, _ in rows}
+    assert {event for _, new in rows for event in new} <= known

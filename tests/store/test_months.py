@@ -1,4 +1,4 @@
-"""Months of epoch milliseconds."""
+"""Months of Unix milliseconds."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ MIXED = 200
 
 
 def month(year: int, number: int, day: int = 15) -> int:
-    """Return the epoch milliseconds of a day at noon."""
+    """Return the Unix milliseconds of a day at noon."""
     return int(datetime(year, number, day, 12, tzinfo=UTC).timestamp() * 1000)
 
 

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import ast
 import configparser
 import hashlib
 import json
@@ -308,3 +309,19 @@ def test_the_image_starts_the_command_that_the_checkout_has() -> None:
     )
     assert done.returncode == 0
     assert "crawl" in done.stdout
+
+
+def test_the_library_page_lists_what_the_examples_import() -> None:
+    used = set()
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        for one in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(one, ast.ImportFrom) and (one.module or "").startswith("greencrawl."):
+                used |= {(one.module, alias.name) for alias in one.names}
+    stated = text("docs/library.md").partition("[examples]")[2].split("```")[1]
+    listed = {
+        (one.module, alias.name)
+        for one in ast.parse(stated.removeprefix("python\n")).body
+        if isinstance(one, ast.ImportFrom)
+        for alias in one.names
+    }
+    assert used == listed

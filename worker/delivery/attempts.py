@@ -16,7 +16,7 @@ _DETAIL = 1000
 
 
 class Journal:
-    """Makes rows for one worker process. ``worker`` is its name; ``clock`` gives epoch ms."""
+    """Makes rows for one worker process. ``worker`` is its name; ``clock`` gives Unix ms."""
 
     def __init__(self, worker: str, clock: Callable[[], int] = epoch_ms) -> None:
         self._worker = worker
@@ -24,7 +24,7 @@ class Journal:
         self._last_ms = 0
 
     def _now(self) -> int:
-        """Return epoch ms, never the same twice: it tells the attempts of a URL apart."""
+        """Return Unix ms, never the same twice: it tells the attempts of a URL apart."""
         self._last_ms = max(self._clock(), self._last_ms + 1)
         return self._last_ms
 

@@ -1,4 +1,4 @@
-"""Links that an earlier delivery of a task may have logged, but not admitted."""
+"""Links that an earlier delivery of a task may have stored, but not admitted."""
 
 from __future__ import annotations
 

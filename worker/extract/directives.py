@@ -139,7 +139,7 @@ def _told(
 
 
 def _read(text: str, agent: str | None) -> tuple[frozenset[str], tuple[int, ...]]:
-    """Return words, and times in epoch milliseconds: what ``text`` says for us."""
+    """Return words, and times in Unix milliseconds: what ``text`` says for us."""
     words: set[str] = set()
     times: list[int] = []
     ours, at = True, 0
@@ -168,7 +168,7 @@ _kept = lru_cache(maxsize=512)(_read)
 
 
 def _moment(date: re.Match[str]) -> int | None:
-    """Return the epoch milliseconds of a match of :data:`_DATE`, None for an impossible date.
+    """Return the Unix milliseconds of a match of :data:`_DATE`, None for an impossible date.
 
     A date alone means its start, and a time without a zone is in UTC.
     """

@@ -284,7 +284,7 @@ def verdict_for(status: int) -> Verdict:
 
 
 class Cached(msgspec.Struct, frozen=True, array_like=True):
-    """robots.txt of an origin as Redis caches it; ``fetched_ms`` is epoch milliseconds."""
+    """robots.txt of an origin as Redis caches it; ``fetched_ms`` is Unix milliseconds."""
 
     kind: Kind
     fetched_ms: int

@@ -41,7 +41,7 @@ is one), or none. It also works at the memory limit."""
 
 
 class Outage(Struct, frozen=True):
-    """An outage: the store takes no writes since ``at_ms`` (epoch), for the reason in ``text``.
+    """An outage: the store takes no writes since ``at_ms`` (Unix time), for the reason in ``text``.
 
     ``told``: a message about it was delivered.
     """

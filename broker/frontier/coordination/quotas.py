@@ -5,8 +5,8 @@ back. So the sum of stored, leased and remaining tasks in a partition stays the 
 happens there. Only the broker that shares quotas out changes the sum: over all partitions it never
 exceeds the limit.
 
-One broker does this, under a duty. Each of its rounds has a higher number; the numbers begin with
-the epoch of the duty. A round first reads every partition under its number, and a partition keeps
+One broker does this, under a duty. Each of its passes has a higher number; the numbers begin with
+the epoch of the duty. A pass first reads every partition under its number, and a partition keeps
 the highest number that it has seen. There a quota under a lower number, sent late or by an earlier
 holder, is refused.
 """
@@ -34,11 +34,11 @@ log = logger("quotas")
 SOON_MS = 1000
 """A partition whose next host is due later than this needs no quota yet."""
 APART_SECONDS = 0.02
-"""Least seconds between two rounds of a broker."""
+"""Least seconds between two passes of a broker."""
 AWAY_SECONDS = 1.0
-"""Seconds after a round that failed."""
-ROUNDS = 1 << 24
-"""How many round numbers an epoch has."""
+"""Seconds after a pass that failed."""
+PASSES = 1 << 24
+"""How many pass numbers an epoch has."""
 
 
 class Row(NamedTuple):
@@ -131,12 +131,12 @@ class Quotas:
         self._store = store
         self._duties = duties
         self._partitions = list(partitions)
-        self._round = (0, 0)
-        """Epoch of the duty, and the round's number in it."""
+        self._pass = (0, 0)
+        """Epoch of the duty, and the pass's number in it."""
         self._wanting: set[int] = set()
         self._some = Event()
         self._later: set[int] = set()
-        """Crawls whose round is to be repeated."""
+        """Crawls whose pass is to be repeated."""
         self._known: dict[int, tuple[int, dict[int, int]]] = {}
         """Crawl → the epoch under which its quotas were last shared out, and upper bounds of the
         sums since."""
@@ -147,7 +147,7 @@ class Quotas:
         self._some.set()
 
     def _repeat(self, crawl: int) -> None:
-        """Repeat the round after a while: some partition did not answer."""
+        """Repeat the pass after a while: some partition did not answer."""
         if crawl not in self._later:
             self._later.add(crawl)
             gevent.spawn_later(AWAY_SECONDS, self._want_again, crawl)
@@ -182,7 +182,7 @@ class Quotas:
             gevent.sleep(APART_SECONDS)
 
     def share(self, crawl: Crawl, duty: Duty) -> None:
-        """Run one round. Partitions that are away keep what they have. Raises Unavailable.
+        """Run one pass. Partitions that are away keep what they have. Raises Unavailable.
 
         Nothing is done for a crawl without ``max_pages``, or for one that is not active.
         """
@@ -215,9 +215,9 @@ class Quotas:
             self._repeat(crawl.id)  # partitions that are away may have what others need
 
     def _next(self, epoch: int) -> int:
-        known, n = self._round
-        self._round = (epoch, n + 1 if epoch == known else 0)
-        return epoch * ROUNDS + self._round[1]
+        known, n = self._pass
+        self._pass = (epoch, n + 1 if epoch == known else 0)
+        return epoch * PASSES + self._pass[1]
 
     def _args(self, crawl: int, *more: int) -> dict[int, bytes]:
         return dict.fromkeys(self._partitions, to_msgpack([crawl, *more]))

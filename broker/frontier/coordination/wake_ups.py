@@ -31,7 +31,7 @@ from greencrawl.store.base import Store
 log = logger("frontier")
 
 LOOK_SECONDS = 5.0
-BEATS = 3
+HEARTBEATS = 3
 """Calls within the longest pause that is no outage."""
 CUT_SECONDS = 5.0
 """How long a broker that cannot reach a node leaves the node's clock to others."""
@@ -48,8 +48,8 @@ Run = Callable[[Node, str, list[tuple[int, bytes]], Duty | None], list[list[Any]
 
 
 class WakeUps:
-    """Tells ``leasing`` what became due; it runs a ``listen`` and a ``beats`` greenlet for each
-    node."""
+    """Tells ``leasing`` what became due; for each node a greenlet runs ``listen``, and
+    another ``heartbeats``."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class WakeUps:
         """Note how many tasks of the crawl a scan found leased."""
         (self._out.add if leased else self._out.discard)(crawl)
 
-    def beat(
+    def heartbeat(
         self,
         node: Node,
         partition: int,
@@ -109,7 +109,7 @@ class WakeUps:
         duty: Duty | None = None,
         vouch: bool = False,
     ) -> int:
-        """Send a beat to a node, with its tick, if one is given; return its count of wake-ups.
+        """Send a heartbeat to a node, with its tick, if one is given; return its count of wake-ups.
 
         ``vouch``: confirm its time, under ``duty``, that of setting it. Raises Unavailable.
         """
@@ -134,7 +134,7 @@ class WakeUps:
         compare: Callable[[Node, Stamp], None],
         duty: Duty | None,
     ) -> None:
-        """Send a beat with the store's clock, after ``compare`` with its epochs.
+        """Send a heartbeat with the store's clock, after ``compare`` with its epochs.
 
         If the node is owed something, the tick stays before that ``debt``: otherwise a copy of the
         node that comes back would not get what it missed. Raises DutyLost; that the node does not
@@ -143,31 +143,31 @@ class WakeUps:
         at = stamp.clock if debt is None else min(stamp.clock, debt.since)
         try:
             compare(node, stamp)
-            self.beat(node, on[0] if on else 0, at, duty=duty)
+            self.heartbeat(node, on[0] if on else 0, at, duty=duty)
         except DutyLost:
             raise
         except Unavailable as error:
             log.info("tick_not_written", node=node.shown, reason=str(error))
 
-    def beats(self, node: Node, on: list[int]) -> None:
-        """Send beats for ever, and look for lost messages; a greenlet runs this."""
-        trouble = Trouble(log, "beat_not_sent", "beat_sent", level="info")
+    def heartbeats(self, node: Node, on: list[int]) -> None:
+        """Send heartbeats for ever, and look for lost messages; a greenlet runs this."""
+        trouble = Trouble(log, "heartbeat_not_sent", "heartbeat_sent", level="info")
         while True:
             try:
-                self._beat_or_look(node, on)
+                self._heartbeat_or_look(node, on)
                 trouble.done(node=node.shown)
             except Unavailable as error:
                 trouble.failed(node=node.shown, reason=str(error))
                 self._cut_off(node)
             except Exception:  # a bug must not look like an outage
-                log.exception("beat_failed")
-            gevent.sleep(node.gap_seconds / BEATS)
+                log.exception("heartbeat_failed")
+            gevent.sleep(node.gap_seconds / HEARTBEATS)
 
-    def _beat_or_look(self, node: Node, on: list[int]) -> None:
+    def _heartbeat_or_look(self, node: Node, on: list[int]) -> None:
         heard = self._heard.get(node.id, 0)
         due = monotonic() - self._looked.get(node.id, 0.0) >= LOOK_SECONDS - 0.1
         if self._out or node.owed:
-            published = self._beat(node, on)
+            published = self._heartbeat(node, on)
         else:
             node.clock.prepare()
             if not (self._leasing.waiting and due):
@@ -183,11 +183,12 @@ class WakeUps:
             self._heard[node.id] = published
             self._look(node, on)
 
-    def _beat(self, node: Node, on: list[int], *, vouch: bool = False) -> int:
-        """Send a beat; under the duty of setting the node's time, if we have it."""
+    def _heartbeat(self, node: Node, on: list[int], *, vouch: bool = False) -> int:
+        """Send a heartbeat; under the duty of setting the node's time, if we have it."""
         duty = self._duties.get(clock(node.id))
         try:
-            return self.beat(node, on[0] if on else 0, duty=duty, vouch=vouch and duty is not None)
+            vouch = vouch and duty is not None
+            return self.heartbeat(node, on[0] if on else 0, duty=duty, vouch=vouch)
         except DutyLost:
             self._duties.lost(clock(node.id))
             raise
@@ -207,8 +208,8 @@ class WakeUps:
             self._duties.give_up(clock(node.id), CUT_SECONDS)
             return
         try:
-            node.clock.settle()  # a beat alone would miss a short jump
-            self._beat(node, on, vouch=True)
+            node.clock.settle()  # a heartbeat alone would miss a short jump
+            self._heartbeat(node, on, vouch=True)
         except Unavailable as error:
             log.info("clock_not_vouched_for", node=node.shown, reason=str(error))
 

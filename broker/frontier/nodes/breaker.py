@@ -37,7 +37,7 @@ class Breaker:
         self._answers = weakref.WeakMethod(answers)
         self._asking: gevent.Greenlet[..., None] | None = None
         self.since_ms = 0
-        """Epoch ms of the first call that failed; 0 while the node answers."""
+        """Unix ms of the first call that failed; 0 while the node answers."""
         self.why = ""
 
     def check(self) -> None:

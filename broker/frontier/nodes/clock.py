@@ -8,8 +8,8 @@ advances by our monotonic clock.
 A reading may contradict the expected time. Then one side is wrong: the node's clock was set, or our
 process was suspended while our clock went on. Only the holder of the node's clock duty sets the
 clock. This raises the node's *jumps*, and then all processes accept its time. All others report
-their doubt and wait, until the holder has *vouched* for the node's time again by a beat of its own;
-then they accept it. So if two disagree, one corrects, and always the same one.
+their doubt and wait, until the holder has *vouched* for the node's time again by a heartbeat of its
+own; then they accept it. So if two disagree, one corrects, and always the same one.
 
 A script does nothing if it finds a time that is later than the caller expects by more than
 :data:`LATE_MS`, or earlier. This proves no error, since the call may have been late. It may be

@@ -36,7 +36,8 @@
 ``gc:{p}:b``           bytes of tasks in this partition: waiting, leased and later
 ``gc:{p}:hi``          sorted set host → logical ms when its times are past: hosts that were idle
                        when their record was last written
-``gc:{p}:dry``         set of crawl and host: they run low while more waits in the overflow
+``gc:{p}:dry``         set of crawl and host: they run low while more waits in the overflow;
+                       ``low_hosts.lua`` reads it
 ``gc:{p}:s:<token>``   hash: a session and its tasks t<number>
 ``gc:{p}:sd``          sorted set token → logical ms at which it is reaped
 ``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq,

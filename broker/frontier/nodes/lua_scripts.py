@@ -54,11 +54,11 @@ def _scripts() -> dict[str, Script]:
         if path.parent == SHARED:
             continue
         first = "false" if path.stem in WRITES_AT_LIMIT else "true"
-        beats = "false" if path.stem in NO_SIGN else "true"
+        heartbeat = "false" if path.stem in NO_SIGN else "true"
         body = path.read_text()
         included = _INCLUDE.match(body)
         pieces = (
-            f"local DEL_FIRST, BEATS = {first}, {beats}\n",
+            f"local DEL_FIRST, HEARTBEAT = {first}, {heartbeat}\n",
             CLOCK,
             _shared("common"),
             *(_shared(name) for name in (included[1].split() if included else ())),

@@ -219,7 +219,7 @@ class Node:
         calls: Sequence[tuple[int, bytes]],
         duty: Duty | None = None,
         *,
-        beats: bool = True,
+        heartbeat: bool = True,
     ) -> list[list[Any]]:
         """Run ``script`` once for each (partition, msgpack arguments), in one round trip.
 
@@ -230,10 +230,10 @@ class Node:
         than :data:`UNTIMED` carry the expected logical time. If a script finds another time, the
         clocks are compared and the call is repeated. Raises Restarted, Moved, Unavailable. A call
         that raises may have been carried out: scripts are idempotent under their tokens and
-        fingerprints. A call without ``beats`` is no sign that a broker lives; a broker's scripts
-        then carry no time.
+        fingerprints. A call without ``heartbeat`` is no sign that a broker lives; a broker's
+        scripts then carry no time.
         """
-        timed = script not in UNTIMED and (beats or script in NO_SIGN)
+        timed = script not in UNTIMED and (heartbeat or script in NO_SIGN)
         if timed:
             self.clock.prepare()
         replies, shown = self._pipeline(script, calls, LATE_MS if timed else None, duty)

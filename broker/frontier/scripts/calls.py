@@ -128,14 +128,14 @@ class Scripts:
         """
         self._guard.check(node)
         duty = duty or self.duty
-        beats = script not in NO_SIGN
-        if beats and self._create:
+        heartbeat = script not in NO_SIGN
+        if heartbeat and self._create:
             if script in NEED_STORE:
                 self._fenced(node)
             else:
-                beats = self._store_contact.heard()
+                heartbeat = self._store_contact.heard()
         try:
-            return node.run(script, calls, duty, beats=beats)
+            return node.run(script, calls, duty, heartbeat=heartbeat)
         except Moved:  # another broker has reopened it, or it was away at our start
             if self._create and not node.epoch:
                 self._guard.reopen(node)

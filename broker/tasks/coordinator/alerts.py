@@ -167,7 +167,7 @@ class CrawlWatch:
     def __init__(self) -> None:
         self._moved: dict[int, tuple[int, ...]] = {}
         self._hooks: dict[int, tuple[int, int]] = {}
-        """Crawl → its pages when its hook was last judged, and the latest failure (epoch ms)."""
+        """Crawl → its pages when its hook was last judged, and the latest failure (Unix ms)."""
         self._ends: dict[int, tuple[int, int]] = {}
         """The same, when its last run had ended."""
         self.stuck: dict[str, str | None] | None = None

@@ -48,7 +48,7 @@ REFUSED = frozenset(range(400, 500)) - {408, 425, 429}
 class Message(Struct, frozen=True, kw_only=True):
     """The JSON object that is posted. ``id`` is the same each time the same message is sent.
 
-    ``kind``, ``subject`` and ``text`` come from the :class:`Alert`; moments are epoch ms.
+    ``kind``, ``subject`` and ``text`` come from the :class:`Alert`; moments are Unix ms.
     """
 
     id: str

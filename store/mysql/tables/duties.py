@@ -11,7 +11,7 @@ from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.tables.duties import DUTY_MS
 
 _NOW = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
-"""Epoch ms of the server, in any time zone of the session."""
+"""Unix ms of the server, in any time zone of the session."""
 
 
 def _now_ms(db: Db) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from greencrawl.store.mysql.connection import Db
-from greencrawl.store.mysql.tables import partitions
+from greencrawl.store.mysql.tables import months
 
 STEP = 1000
 """Fingerprints of a step; a replica repeats a step as one transaction."""
@@ -49,5 +49,5 @@ class Pass(NamedTuple):
 
 
 def old_months(db: Db, before_ms: int) -> list[str]:
-    """Return partitions of the journal that only have older rows."""
-    return [name for name, bound in partitions.partitions(db) if bound <= before_ms]
+    """Return the months of the journal that only have older rows."""
+    return [name for name, bound in months.listed(db) if bound <= before_ms]

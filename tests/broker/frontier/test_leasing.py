@@ -37,7 +37,7 @@ class Rig:
         self.opens: Callable[[int, list[Any]], list[Any]] = self.one_session
         self.crawl: Callable[[int], Crawl | None] = lambda _: CRAWL
         self.asked = 0
-        self.tended: set[int] = set()
+        self.maintained: set[int] = set()
         self.leasing = Leasing(
             self.calls,
             lambda _: now_ms(),
@@ -51,7 +51,7 @@ class Rig:
         self, script: str, calls: dict[int, bytes], *, partial: bool = False
     ) -> dict[int, list[Any]]:
         if script == "maintain":
-            self.tended |= set(calls)
+            self.maintained |= set(calls)
             return {p: [now_ms(), 0, 0, 0] for p in calls}
         assert script == "open"
         self.asked += 1
@@ -234,7 +234,7 @@ def test_a_worker_that_wants_fewer_hosts_than_are_due_is_served_at_once(rig: Rig
     assert monotonic() - began < CALLS_SECONDS / 2
 
 
-def test_lease_calls_are_wait_until_again_though_the_last_caller_went_away(rig: Rig) -> None:
+def test_lease_calls_are_served_together_again_though_the_last_caller_went_away(rig: Rig) -> None:
     one_host_each(rig)
     for partition in range(20):
         rig.leasing.note(partition, 1, now_ms())
@@ -340,7 +340,7 @@ def test_a_partition_is_tended_at_the_time_that_its_last_answer_named(rig: Rig) 
     rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], now_ms() + 50]
     rig.leasing.note(4, 1, now_ms())
     rig.lease()
-    while rig.tended != {4}:
+    while rig.maintained != {4}:
         gevent.sleep(0.01)
 
 

@@ -11,7 +11,7 @@ from gevent.event import Event
 
 from greencrawl.broker.frontier import Admitted
 from greencrawl.broker.service import admission_batcher
-from greencrawl.broker.service.admission_batcher import ROUNDS, WORTH, AdmissionBatcher
+from greencrawl.broker.service.admission_batcher import PASSES, WORTH, AdmissionBatcher
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.records import Admission
 
@@ -24,13 +24,13 @@ class Frontier:
     """Rounds in their order; each waits for ``gate`` and fails with ``error``."""
 
     def __init__(self) -> None:
-        self.rounds: list[tuple[int, list[str]]] = []
+        self.passes: list[tuple[int, list[str]]] = []
         self.seen: set[str] = set()
         self.gate = Event()
         self.error: Exception | None = None
 
     def admit(self, crawl: int, items: Sequence[Admission]) -> Admitted:
-        self.rounds.append((crawl, [item.url[7:-9] for item in items]))
+        self.passes.append((crawl, [item.url[7:-9] for item in items]))
         self.gate.wait()
         if self.error is not None:
             raise self.error
@@ -39,7 +39,7 @@ class Frontier:
             flags.append(item.url not in self.seen)
             self.seen.add(item.url)
         missed = {i for i, item in enumerate(items) if "away" in item.url}
-        return Admitted(flags, len(self.rounds), {"node": 3}, {"b"} if missed else (), missed)
+        return Admitted(flags, len(self.passes), {"node": 3}, {"b"} if missed else (), missed)
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def frontier() -> Frontier:
 
 
 def busy(frontier: Frontier, gathered: AdmissionBatcher) -> list[gevent.Greenlet[..., Admitted]]:
-    """As many rounds under way as are allowed, one batch each."""
+    """As many passes under way as are allowed, one batch each."""
     jobs = [gevent.spawn(gathered.admit, 1, urls("first"))]
     gevent.sleep(0.01)
-    for number in range(1, ROUNDS):
+    for number in range(1, PASSES):
         many = [Admission(f"http://many{number}.example/{n}") for n in range(WORTH)]
         jobs.append(gevent.spawn(gathered.admit, 1, many))
         gevent.sleep(0.01)
-    assert len(frontier.rounds) == ROUNDS
+    assert len(frontier.passes) == PASSES
     return jobs
 
 
@@ -69,10 +69,10 @@ def test_batches_that_wait_are_admitted_together_and_get_their_own_flags(
     gevent.sleep(0.01)
     frontier.gate.set()
     gevent.joinall(jobs + later, timeout=5)
-    assert frontier.rounds[ROUNDS:] == [(1, ["a", "b", "b", "first", "c"])]
+    assert frontier.passes[PASSES:] == [(1, ["a", "b", "b", "first", "c"])]
     found = [job.get() for job in later]
     assert found == [[True, True], [False, False], [True]]
-    assert {(one.tick, one.epochs["node"]) for one in found} == {(ROUNDS + 1, 3)}
+    assert {(one.tick, one.epochs["node"]) for one in found} == {(PASSES + 1, 3)}
 
 
 def test_a_small_batch_waits_for_the_admission_under_way(frontier: Frontier) -> None:
@@ -81,10 +81,10 @@ def test_a_small_batch_waits_for_the_admission_under_way(frontier: Frontier) -> 
     for name in "abc":
         jobs.append(gevent.spawn(gathered.admit, 1, urls(name)))
         gevent.sleep(0.01)
-    assert frontier.rounds == [(1, ["a"])]
+    assert frontier.passes == [(1, ["a"])]
     frontier.gate.set()
     gevent.joinall(jobs, timeout=5)
-    assert frontier.rounds[1:] == [(1, ["b", "c"])]
+    assert frontier.passes[1:] == [(1, ["b", "c"])]
 
 
 def test_a_failed_admission_fails_its_batches_and_no_later_ones(frontier: Frontier) -> None:
@@ -106,7 +106,7 @@ def test_batches_of_two_crawls_are_admitted_separately_and_do_not_wait_for_each_
     jobs = busy(frontier, gathered)
     jobs.append(gevent.spawn(gathered.admit, 2, urls("other")))
     gevent.sleep(0.01)
-    assert frontier.rounds[-1] == (2, ["other"])
+    assert frontier.passes[-1] == (2, ["other"])
     frontier.gate.set()
     gevent.joinall(jobs, timeout=5)
     assert all(job.successful() for job in jobs)
@@ -123,7 +123,7 @@ def test_an_admission_has_a_limit_and_a_larger_batch_is_admitted_alone(
         gevent.sleep(0)
     frontier.gate.set()
     gevent.joinall(jobs, timeout=5)
-    assert sorted(names for _, names in frontier.rounds[ROUNDS:]) == [
+    assert sorted(names for _, names in frontier.passes[PASSES:]) == [
         ["a", "b"],
         ["c", "d"],
         ["e", "f", "g", "h"],
@@ -159,7 +159,7 @@ def test_only_a_batch_with_urls_of_a_node_that_is_away_reports_missed_urls() -> 
     gevent.sleep(0)
     frontier.gate.set()
     gevent.joinall([first, *both], raise_error=True)
-    assert len(frontier.rounds) == 2, "both in one round"
+    assert len(frontier.passes) == 2, "both in one pass"
     whole, part = (job.value for job in both)
     assert (whole.away, whole.missed) == (frozenset(), frozenset())
     assert (part.away, part.missed) == ({"b"}, {1})

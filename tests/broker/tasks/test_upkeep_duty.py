@@ -190,7 +190,7 @@ def test_idle_crawls_cost_redis_nothing_however_many_brokers_there_are(
     before = client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
     gevent.sleep(1.5)
     after = client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
-    assert after - before <= 2, "but for a beat"
+    assert after - before <= 2, "but for a heartbeat"
 
 
 def test_a_busy_crawl_does_not_cause_scans_of_other_crawls(

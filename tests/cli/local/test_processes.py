@@ -114,10 +114,10 @@ def test_a_broker_that_ends_at_its_start_is_reported_with_its_last_output(folder
     ("said", "told"),
     [
         (
-            '{"event": "cannot start", "error": "no disk", "level": "error"}',
-            "cannot start: no disk",
+            '{"event": "start_failed", "error": "no disk", "level": "error"}',
+            "start_failed: no disk",
         ),
-        ('{"event": "cannot start"}', "cannot start \\(log"),
+        ('{"event": "start_failed"}', "start_failed \\(log"),
         ("{not json}", "{not json}"),
         ("", "it logged nothing"),
     ],

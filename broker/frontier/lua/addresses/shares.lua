@@ -38,13 +38,13 @@ local function hold(mine, i, grant, want, window)
   one.h, one.x, one.o = grant, want, before
 end
 
--- Return the share of `holder` of starts or of connections. names: the sorted holders that want some, of
--- which `holders` can have some at a time; ahead: the number of holders that have waited longer without any.
-local function share(record, i, ask, window, names, holders, ahead)
+-- Return the share of `holder` of starts or of connections. names: the sorted holders that want some;
+-- places: how many of them can have some at a time; ahead: how many have waited longer without any.
+local function share(record, i, ask, window, names, places, ahead)
   local cap, want = ask[1], ask[3]
   local others, wanted, fair = 0, 0, 0
   for rank, name in ipairs(names) do
-    local part = math.floor(cap / holders) + (rank <= cap % holders and 1 or 0)
+    local part = math.floor(cap / places) + (rank <= cap % places and 1 or 0)
     if name == holder then fair = part else wanted = wanted + math.min(record[name][i].x, part) end
   end
   for name, v in pairs(record) do
@@ -90,11 +90,11 @@ for k, ask in ipairs(args[3]) do
     replies[k] = {0, 0, lost + ttl + window + MARGIN - now}
   else
     table.sort(names)
-    local holders = math.min(#names, ask[3][1], ask[4][1])
+    local places = math.min(#names, ask[3][1], ask[4][1])
     local starts, connections = 0, 0
-    if not (others_wait and #names > holders and mine.n > 0 and now - mine.n > ttl) then -- else others' turn
-      connections = share(record, 2, ask[4], window, names, holders, ahead)
-      if connections > 0 then starts = share(record, 1, ask[3], window, names, holders, ahead) end
+    if not (others_wait and #names > places and mine.n > 0 and now - mine.n > ttl) then -- else others' turn
+      connections = share(record, 2, ask[4], window, names, places, ahead)
+      if connections > 0 then starts = share(record, 1, ask[3], window, names, places, ahead) end
       if starts == 0 then connections = 0 end -- one is of no use without the other
     end
     -- Requests that have started keep their connections.

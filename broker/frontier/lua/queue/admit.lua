@@ -200,7 +200,7 @@ if queued > 0 then
 end
 
 local due, earliest = P .. ':due:' .. id, {}
-local arrived = math.min(now, last_beat + PAUSE_MS) -- if TIME is ahead, no host waits until then
+local arrived = math.min(now, last_heartbeat + PAUSE_MS) -- if TIME is ahead, no host waits until then
 for _, name in ipairs(arrivals) do
   local h, g = host_of(name), groups[name]
   local first = not h.q[id] or tasks_in(h.q[id]) == 0

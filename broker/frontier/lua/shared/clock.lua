@@ -25,9 +25,9 @@ end
 local agreed -- what `used` becomes once the caller agrees
 
 -- Logical ms now, the number of jumps, and logical ms at the last call of a broker, from these fields of
--- the owner record. beat: the caller is a broker, whose calls set `used`; others read the same time and
+-- the owner record. heartbeat: the caller is a broker, whose calls set `used`; others read the same time and
 -- write nothing.
-local function node_time(offset, used, gap, jumps, partitions, beat)
+local function node_time(offset, used, gap, jumps, partitions, heartbeat)
   local t = redis.call('TIME')
   local real = t[1] * 1000 + math.floor(t[2] / 1000)
   offset, used, jumps = tonumber(offset or 0), tonumber(used or 0), tonumber(jumps or 0)
@@ -36,13 +36,13 @@ local function node_time(offset, used, gap, jumps, partitions, beat)
   if used > 0 and math.abs(away) > gap then
     if away < 0 or sessions_out(tonumber(partitions or 0)) == 1 then
       offset, jumps = offset - away, jumps + 1
-      if beat then
+      if heartbeat then
         redis.call('HSET', 'gc:owner', 'offset', offset, 'jumps', jumps, 'moved', jumps, 'used', real)
       end
       used = real
     end
   end
-  if beat and math.abs(real - used) >= math.min(1000, gap / 3) then agreed = real end
+  if heartbeat and math.abs(real - used) >= math.min(1000, gap / 3) then agreed = real end
   return real + offset, jumps, (used > 0 and used or real) + offset
 end
 

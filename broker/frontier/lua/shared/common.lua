@@ -14,7 +14,7 @@
 --          {'GONE'} the crawl does not exist (any more)
 --          {'OK', now, …} as the script says
 --
--- BEATS: whether the script is a broker's (see clock.lua); it beats only with a time expected.
+-- HEARTBEAT: whether the script is a broker's (see clock.lua); only calls with an expected time count.
 -- DEL_FIRST: whether it must go on at the memory limit.
 local P = KEYS[1]
 if DEL_FIRST then redis.call('DEL', KEYS[2]) end
@@ -28,7 +28,8 @@ if ARGV[7] then
   if epoch < known then return {'OLD_DUTY'} end
   if epoch > known then redis.call('HSET', 'gc:owner', field, epoch) end
 end
-local now, jumps, last_beat = node_time(owner[4], owner[6], owner[7], owner[8], owner[9], BEATS and ARGV[3] ~= '')
+local now, jumps, last_heartbeat = node_time(owner[4], owner[6], owner[7], owner[8], owner[9],
+                                             HEARTBEAT and ARGV[3] ~= '')
 if ARGV[3] ~= '' and (jumps ~= tonumber(ARGV[5]) or now < tonumber(ARGV[3]) or now > tonumber(ARGV[6])) then
   return {'CLOCK', now, jumps}
 end

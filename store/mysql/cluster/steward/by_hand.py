@@ -41,7 +41,7 @@ def form(steward: Steward) -> Report:
     _until_decided(steward, lambda: register.change(lambda now: first if now is None else None))
     end = steward.clock() + DRAIN_SECONDS
     while True:
-        report = steward.round()
+        report = steward.run_once()
         term, seen = report.term, report.servers
         if term and term.partner and all(
             one.up and (one.name == term.writer or (one.following and one.following.running))
@@ -113,14 +113,14 @@ def _until_decided(steward: Steward, decide: Callable[[], WriterTerm | None]) ->
 
 
 def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
-    """Run rounds until the new writer is open, and has a partner if the other master is up.
+    """Make passes until the new writer is open, and has a partner if the other master is up.
 
     Other stewards may do the same meanwhile, or begin another term of the same writer: that one is
     returned. Raises Unavailable if it is not open in time, or writes go elsewhere.
     """
     end = steward.clock() + DRAIN_SECONDS
     while True:
-        report = steward.round()
+        report = steward.run_once()
         seen = {one.name: one for one in report.servers}
         term, other = report.term, seen[steward.topology.other(wanted.writer)]
         if term is not None and term.epoch > wanted.epoch:

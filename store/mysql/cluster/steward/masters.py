@@ -26,7 +26,7 @@ from greencrawl.store.mysql.cluster.steward.servers import Servers
 log = logger("store")
 
 DRAIN_SECONDS = 60.0
-"""How long a round waits for a server to apply what it has fetched."""
+"""How long a pass waits for a server to apply what it has fetched."""
 QUIET_SECONDS = 0.5
 """A server that has read all that it fetched, and applies nothing for this long, is finished."""
 JOIN_SECONDS = 2.0
@@ -46,7 +46,7 @@ class Masters:
         self._clock = clock
 
     def settle(self, term: WriterTerm, writer: Observation, other: Observation) -> None:
-        """Do one round's work on the masters; ``writer`` is up. Raises NoMajority, Unavailable."""
+        """Do one pass's work on the masters; ``writer`` is up. Raises NoMajority, Unavailable."""
         if not takes_writes(writer, term):
             # A restarted server gets a new epoch to take writes; a hand-over ends its own term.
             if not term.partner and writer.epoch <= term.epoch:

@@ -1,6 +1,6 @@
 """The steward makes sure that exactly one master takes writes, and that the other acknowledges.
 
-It runs in every broker and does one round a second; any number of them may run side by side.
+It runs in every broker and makes one pass a second; any number of them may run side by side.
 
 The register has what is in force (:mod:`greencrawl.store.mysql.cluster.register`): the writer, its
 epoch and its partner. A majority of all servers accepts each change there before anything is done.
@@ -42,7 +42,7 @@ from greencrawl.store.mysql.cluster.topology import Topology
 
 log = logger("store")
 
-ROUND_SECONDS = 1.0
+PASS_SECONDS = 1.0
 
 
 class Steward:
@@ -68,24 +68,24 @@ class Steward:
         self._masters = Masters(self.servers, clock)
         self._said: dict[str, float] = {}
         self.seen: tuple[Report, int] | None = None
-        """The observations of the last round, and their time (epoch ms)."""
+        """The observations of the last pass, and their time (Unix ms)."""
 
     def run(self) -> None:
-        """Run rounds for ever; a greenlet runs this."""
+        """Make passes for ever; a greenlet runs this."""
         while True:
             try:
-                self.round()
+                self.run_once()
             except GreencrawlError as error:
                 self._say("steward_failed", error)
             except Exception:
                 log.exception("steward_failed")
-            gevent.sleep(ROUND_SECONDS)
+            gevent.sleep(PASS_SECONDS)
 
     def look(self) -> Report:
         """Return the state now; change nothing."""
         return self.servers.look()
 
-    def round(self) -> Report:
+    def run_once(self) -> Report:
         """Observe, and do what is due. Raises NoMajority, InvalidConfig."""
         report = self.look()
         self.seen = report, epoch_ms()

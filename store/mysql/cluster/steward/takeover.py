@@ -26,7 +26,7 @@ may be dead."""
 
 
 class Takeovers:
-    """The observations of one steward in its rounds so far; times are seconds of ``clock``."""
+    """The observations of one steward in its passes so far; times are seconds of ``clock``."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Takeovers:
         return writer.refusal == "account" or (writer.refusal == "busy" and fetched != before)
 
     def _lasts(self, what: str, holds: bool) -> float:
-        """Return the seconds for which ``what`` has held in every round."""
+        """Return the seconds for which ``what`` has held in every pass."""
         if not holds:
             self._since.pop(what, None)
             return 0.0

@@ -204,7 +204,7 @@ def test_a_holder_reads_the_clock_again_if_its_time_is_inexact(
     expected = node.clock._expected
     assert expected is not None
     node.clock._expected = expected._replace(at=expected.at - 1000)
-    brokers[0]._wake_ups._beat_or_look(node, [])
+    brokers[0]._wake_ups._heartbeat_or_look(node, [])
     assert node.clock._expected.error_ms_at(time.monotonic()) < 50
 
 

@@ -138,17 +138,17 @@ def test_redis_refuses_a_holder_whose_duty_passed_on_and_does_nothing(
     frontier = Frontier([redis_server.url], store, partitions=4, create=True)
     node = frontier.nodes[0]
 
-    def beat(tick: int, duty: Duty | None = None) -> None:
+    def heartbeat(tick: int, duty: Duty | None = None) -> None:
         node.run("heartbeat", [(0, to_msgpack([tick]))], duty)
 
     old, new = Duty("upkeep", 3), Duty("upkeep", 4)
-    beat(10, old)
-    beat(11, old)
-    beat(12, new)
+    heartbeat(10, old)
+    heartbeat(11, old)
+    heartbeat(12, new)
     with pytest.raises(DutyLost, match="upkeep"):
-        beat(20, old)
-    beat(13, Duty("refill", 1))
-    beat(14)
+        heartbeat(20, old)
+    heartbeat(13, Duty("refill", 1))
+    heartbeat(14)
     owner = redis_server.client.hgetall(keys.OWNER)
     assert (owner["tick"], owner["duty:upkeep"]) == ("14", "4")
     frontier.stop()

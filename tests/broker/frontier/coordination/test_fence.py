@@ -74,7 +74,7 @@ def test_no_session_is_opened_or_extended_without_an_answer_of_the_store(
     with pytest.raises(Unavailable):
         frontier.extend([item], 30)
     with pytest.raises(StoreSilent):
-        frontier._wake_ups.beat(frontier.nodes[0], 0)
+        frontier._wake_ups.heartbeat(frontier.nodes[0], 0)
     finish_all(frontier, session)
     close(frontier, session)
     assert frontier.host("a.example").sessions == 0

@@ -234,7 +234,7 @@ def test_quota_that_is_given_late_or_by_a_former_holder_is_refused(rig: Rig) -> 
     with pytest.raises(Unavailable, match="another"):
         share._claim(crawl.id, old[1])
     share._claim(crawl.id, share._next(2))  # a round has begun: a gift of the one before is late
-    late = [crawl.id, share._round[0] * (1 << 24) + share._round[1] - 1, 5]
+    late = [crawl.id, share._pass[0] * (1 << 24) + share._pass[1] - 1, 5]
     ((_, mine, *_),) = broker._calls("quota", {p: to_msgpack(late)}).values()
     assert not mine
     assert quotas(rig, crawl) == before

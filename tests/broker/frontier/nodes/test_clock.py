@@ -134,7 +134,7 @@ def test_a_frozen_broker_is_an_outage_too(
     """A broker comes back with the time that it expects, and takes the node's."""
     session = leased(frontier, store)
     frozen = [gevent.spawn(lambda: None)]
-    monkeypatch.setattr(frontier._wake_ups, "beat", lambda *_, **__: frozen.append(None) or 0)
+    monkeypatch.setattr(frontier._wake_ups, "heartbeat", lambda *_, **__: frozen.append(None) or 0)
     gevent.sleep(1.6)
     assert frozen[1:], "it would have beaten"
     assert extends(frontier, session)
@@ -271,7 +271,7 @@ def test_urls_admitted_while_the_clock_is_ahead_are_leased_once_it_is_set_back(
     jump."""
     crawl = new_crawl(frontier, store, delay=0)
     worker, node = Frontier([redis_server.url], store), frontier.nodes[0]
-    monkeypatch.setattr(frontier._wake_ups, "beat", lambda *_, **__: 0)
+    monkeypatch.setattr(frontier._wake_ups, "heartbeat", lambda *_, **__: 0)
     before = node.now_ms()
     gevent.sleep(1.2)
     with monkeypatch.context() as patch:

@@ -551,7 +551,7 @@ def test_the_tick_of_a_node_goes_back_to_the_start_of_a_debt_until_the_debt_is_p
 
     def paying(replay: Replay, put: ReplaySender) -> None:
         ticks.append(int(node.owner()["tick"]))
-        frontier._wake_ups.beat(node, frontier.partitions_on(node)[0], now.clock)
+        frontier._wake_ups.heartbeat(node, frontier.partitions_on(node)[0], now.clock)
         ticks.append(int(node.owner()["tick"]))
         links(replay, put)
 

@@ -218,11 +218,11 @@ def test_a_hand_over_is_done_when_its_writer_is_open_in_a_later_epoch(
     opened = replace(WRITER, server=M2, epoch=5)
     for now in (WriterTerm(5, B, A), WriterTerm(5, B)):
         report = Report(now, (gone(PARTNER), gone(WRITER), opened))
-        monkeypatch.setattr(steward, "round", lambda report=report: report)
+        monkeypatch.setattr(steward, "run_once", lambda report=report: report)
         with gevent.Timeout(5):
             assert by_hand._until_joined(steward, WriterTerm(4, B)).epoch == 5
     elsewhere = Report(WriterTerm(5, A), (WRITER, PARTNER))
-    monkeypatch.setattr(steward, "round", lambda: elsewhere)
+    monkeypatch.setattr(steward, "run_once", lambda: elsewhere)
     with gevent.Timeout(5), pytest.raises(Unavailable, match=f"{A} has taken over"):
         by_hand._until_joined(steward, WriterTerm(4, B))
 
@@ -265,7 +265,7 @@ def test_notes_of_a_steward_say_what_to_do() -> None:
 def test_the_last_look_of_a_steward_is_told_without_a_question_to_the_servers() -> None:
     steward = steward_of(URL)
     assert steward is not None
-    assert ring_of(steward) is None  # no round yet
+    assert ring_of(steward) is None  # no pass yet
     copy = replace(COPY, behind_seconds=2.5)
     replica = replace(PARTNER, server=R1, following=copy)
     steward.seen = Report(RING, (WRITER, PARTNER, gone(replica)), ("mend it",)), 12

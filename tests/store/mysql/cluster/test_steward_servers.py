@@ -255,7 +255,7 @@ def test_lone_writer_has_no_successor(ring: Ring) -> None:
     assert ring.term() == (epoch, writer, "")
     assert any("takeover --lose" in note for note in ring.report().findings)
     fresh = ring.new_steward()
-    fresh.round()
+    fresh.run_once()
     assert fresh._said == {}, "what is away is not opened"
     fresh.close()
     ring.local.servers[writer].start()
@@ -318,7 +318,7 @@ def test_a_migration_goes_on_at_the_present_writer_after_a_hand_over_amid_it(
             with gevent.Timeout(90):
                 for _ in range(2):  # to the same server again, in a later epoch
                     by_hand.hand_over(steward)
-                    while not ((term := steward.round().term) and term.partner):
+                    while not ((term := steward.run_once().term) and term.partner):
                         gevent.sleep(0.1)
             ended.update(ring.position(writer))
             ring.looking = ring.look_after()
@@ -380,7 +380,7 @@ def test_a_stalled_steward_changes_nothing_at_a_master_that_took_over_meanwhile(
     ring.ask(partner, "RESET SLAVE ALL")
     steward = ring.new_steward()
     steward.takeovers = stalled = Stalled(ring)
-    acting = gevent.spawn(steward.round)
+    acting = gevent.spawn(steward.run_once)
     stalled.looked.wait()  # the partner should follow the writer
     ring.looking = ring.look_after()
     ring.becomes((epoch, writer, partner))
@@ -429,7 +429,7 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
         fresh = ring.new_steward()
         end = monotonic() + 5.0
         while monotonic() < end:
-            fresh.round()
+            fresh.run_once()
             gevent.sleep(0.5)
         assert ring.term() == (epoch, writer, partner)
         [seen] = [one for one in fresh.look().servers if one.server == name]

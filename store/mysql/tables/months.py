@@ -1,9 +1,9 @@
-"""The journal's partitions by month (UTC): made in advance, dropped as a whole.
+"""The journal's months (UTC): made in advance, dropped as a whole.
 
-Partition ``mYYYYMM`` of ``attempts`` holds rows of its month and of earlier ones that have no
-partition; ``rest`` takes what comes after the last of them. Altering a table commits. So each step
-is a transaction of its own with no other change, and the fence is held until the step begins (see
-``Cluster.alter``).
+For MySQL each is a partition of a table. ``mYYYYMM`` of ``attempts`` holds rows of its month and of
+earlier ones that have none; ``rest`` takes what comes after the last of them. Altering a table
+commits. So each step is a transaction of its own with no other change, and the fence is held until
+the step begins (see ``Cluster.alter``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from greencrawl.store.months import month_of, start_ms
 from greencrawl.store.mysql.connection import Db
 
 AHEAD = 2
-"""Months after this one that have a partition."""
+"""Months after this one that are made."""
 
 _LAST_MONTH = 9999 * 12 + 10  # the last month of the calendar whose next month has a first day
 
@@ -25,8 +25,8 @@ _PARTITIONS = (
 )
 
 
-def partitions(db: Db) -> list[tuple[str, int]]:
-    """Return the months' partitions in order: (name, the moment in ms before which its rows
+def listed(db: Db) -> list[tuple[str, int]]:
+    """Return the months in order: (name, the moment in ms before which its rows
     are)."""
     db.execute(_PARTITIONS)
     return [
@@ -35,8 +35,8 @@ def partitions(db: Db) -> list[tuple[str, int]]:
 
 
 def prepare(db: Db, now_ms: int) -> None:
-    """See ``Store.prepare_months``. Rows in ``rest`` are copied to their partitions."""
-    there = partitions(db)
+    """See ``Store.prepare_months``. Rows in ``rest`` are copied to their months."""
+    there = listed(db)
     end = there[-1][1] if there else 0
     month = min(month_of(now_ms), _LAST_MONTH - AHEAD)
     wanted = [one for one in range(month, month + AHEAD + 1) if start_ms(one + 1) > end]
@@ -55,7 +55,7 @@ def prepare(db: Db, now_ms: int) -> None:
 def drop(db: Db, before_ms: int) -> bool:
     """Do one step of ``Store.drop_months``: drop the oldest such month; return whether there was
     one."""
-    over = [name for name, bound in partitions(db) if bound <= before_ms]
+    over = [name for name, bound in listed(db) if bound <= before_ms]
     if over:
         db.execute(f"ALTER TABLE attempts DROP PARTITION {over[0]}")
     return bool(over)
