@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -30,6 +32,8 @@ _ADVICE = "greencrawl store status"
 
 CALL_SECONDS = 30.0
 """The longest time in seconds of a command's call to the broker."""
+FROZEN_SECONDS = 2.0
+"""A broker that is silent for this long is asked after the others."""
 
 
 def load(data: str | None = None, **overrides: str | None) -> Settings:
@@ -76,8 +80,23 @@ def addresses(settings: Settings) -> tuple[str, ...]:
 
 
 def client(settings: Settings, *at: str) -> BrokerClient:
-    """Return a client of the brokers ``at`` these addresses, with the administrator's token."""
+    """Return a client of the brokers ``at`` these addresses, with the administrator's token.
+
+    Of several, one that answers within :data:`FROZEN_SECONDS` is asked first.
+    """
+    if len(at) > 1:
+        late = list(takewhile(partial(_is_silent, settings), at))
+        at = (*at[len(late) :], *late)
     return BrokerClient(at, settings.admin_token, ca=settings.tls_ca, timeout=CALL_SECONDS)
+
+
+def _is_silent(settings: Settings, address: str) -> bool:
+    """Return whether a broker does not answer soon: it is away, or frozen."""
+    one = BrokerClient((address,), ca=settings.tls_ca, timeout=FROZEN_SECONDS)
+    try:
+        return bool(one.trouble("/healthz"))
+    except Refused:
+        return False
 
 
 def answering(settings: Settings) -> BrokerClient | None:

@@ -190,7 +190,10 @@ def workers_text(stats: Stats) -> str:
     warnings = []
     open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
     if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):
-        warnings.append("no worker is running: the waiting URLs are not fetched")
+        warnings.append(
+            "no worker takes URLs, so the waiting ones are not fetched: none is running, or all "
+            "are paused or drained (see `greencrawl nodes`)"
+        )
     ids = sorted({printable(name.rpartition("-")[0] or name) for name in stats.claimed_twice})
     if ids:
         warnings.append(

@@ -74,7 +74,8 @@ HOSTS = 10
 ALL_REST = (
     "the hosts of all waiting URLs have to rest: they asked for a pause or did not answer, or a "
     "process died whose request may still be under way; the crawl goes on by itself, and "
-    "`greencrawl explain URL` says when"
+    "`greencrawl explain URL` says when (unless all workers are paused or drained, as "
+    "`greencrawl nodes` shows)"
 )
 
 

@@ -87,9 +87,7 @@ def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int
     gives = _split(needs, free + sum(spare.values()))
     taken = _drawn(spare, sum(gives.values()) - free)
     without_quota = [p for p in needs if not rows[p].quota and not gives.get(p)]
-    if (
-        without_quota
-    ):  # tasks that wait elsewhere for longer than a moment can wait for their quota, too
+    if without_quota:  # tasks that wait elsewhere for longer than a moment can wait for it, too
         idle = {p: row.quota for p, row in rows.items() if not row.due and p not in taken}
         more = _drawn(idle, len(without_quota))
         taken |= more

@@ -322,7 +322,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(
     made = summary(command.folder / "s.json")
     assert (made["state"], made["reason"]) == ("stopped", "")
     said = command.here("status")[1]
-    assert "run the same command again to resume" in said, said
+    assert "run the same command again, or start" in said, said
     assert command.here("export", "-o", str(command.folder / "x.jsonl"))[0] == 0
     lines = [json.loads(line) for line in (command.folder / "x.jsonl").open()]
     assert made["pages"] == sum(line.get("status") == 200 for line in lines)

@@ -246,17 +246,17 @@ def test_status_shows_a_question_mark_for_counts_of_redis_if_redis_is_not_asked(
         assert out.getvalue().count("?") == marks
 
 
-def test_status_says_that_no_worker_is_running_and_that_two_hosts_share_an_id() -> None:
+def test_status_says_that_no_worker_takes_urls_and_that_two_hosts_share_an_id() -> None:
     waits = CrawlStats(crawl="a", state="active", reason="", waiting=3)
     text = display.workers_text
     assert text(Stats((waits,))) == "", "not known"
     assert text(Stats((waits,), workers=2)) == ""
-    assert "no worker is running" in text(Stats((waits,), workers=0))
+    assert "no worker takes URLs" in text(Stats((waits,), workers=0))
     for quiet in ({"leased": 1}, {"state": "paused"}, {"waiting": 0}):
         other = msgspec.structs.replace(waits, **quiet)
         assert text(Stats((other,), workers=0)) == ""
     both = text(Stats((waits,), workers=0, claimed_twice=("w-0", "w-1")))
-    assert both.startswith("no worker is running")
+    assert both.startswith("no worker takes URLs")
     assert "worker id claimed twice: w; give" in both
 
 
