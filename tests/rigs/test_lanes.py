@@ -13,6 +13,7 @@ from textwrap import dedent
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.effort import by_night
 from tests.support.lane import WEIGHTS, by_weight
 from tests.support.ports import free_ports
 from tests.support.system import wait_until
@@ -195,6 +196,7 @@ def test_a_stuck_test_is_ended_and_reported_with_its_stacks(checkout: Checkout) 
     assert "1 passed in " in said
 
 
+@by_night
 def test_a_process_that_died_is_not_reported_as_stuck(checkout: Checkout) -> None:
     checkout.write("test_a.py", "import os\n\ndef test_dies():\n    os._exit(3)\n")
     checkout.write("test_b.py", "import time\n\ndef test_good():\n    time.sleep(3)\n")
@@ -258,6 +260,7 @@ def test_a_test_that_fails_again_or_is_then_skipped_counts_as_failed(
     assert "1 failed in " in said
 
 
+@by_night
 def test_no_test_is_tried_again_if_many_have_failed(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
@@ -273,6 +276,7 @@ def test_no_test_is_tried_again_if_many_have_failed(checkout: Checkout) -> None:
     assert "3 failed in " in said
 
 
+@by_night
 def test_a_module_that_cannot_be_collected_fails_the_run(checkout: Checkout) -> None:
     checkout.write("test_a.py", "import no_such_module\n")
     checkout.write("test_b.py", "def test_good():\n    pass\n")
@@ -324,6 +328,7 @@ def test_tests_are_collected_once_and_each_process_prints_to_its_own_file(
         assert said.count(f"written by {name}") == 1 + shown.count("os.write")
 
 
+@by_night
 def test_an_interrupted_collection_ends_at_once(checkout: Checkout) -> None:
     checkout.write("test_a.py", "import time\nnote('began')\ntime.sleep(60)\n")
     process = checkout.start("--lanes", "2")
@@ -334,6 +339,7 @@ def test_an_interrupted_collection_ends_at_once(checkout: Checkout) -> None:
     assert "stopped in the collection" in said
 
 
+@by_night
 def test_a_second_interrupt_of_the_collection_ends_it_without_a_traceback(
     checkout: Checkout,
 ) -> None:
@@ -394,6 +400,7 @@ def test_an_interrupted_run_stops_all_processes_and_they_clean_up(checkout: Chec
     assert "stopped in test_1.py::test_long" in said
 
 
+@by_night
 def test_a_second_interrupt_kills_the_programs_that_tests_left_running(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
@@ -424,6 +431,7 @@ def test_a_second_interrupt_kills_the_programs_that_tests_left_running(checkout:
     assert said.count("killed what was left: s") >= 2, said
 
 
+@by_night
 def test_an_orphan_process_that_ended_is_reaped_while_tests_still_run(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
@@ -445,6 +453,7 @@ def test_an_orphan_process_that_ended_is_reaped_while_tests_still_run(checkout: 
     assert code == 0, said
 
 
+@by_night
 def test_weights_are_written_and_the_longest_module_runs_first(checkout: Checkout) -> None:
     (checkout.folder / WEIGHTS).parent.mkdir()
     for name, seconds in (("a", 0.0), ("b", 0.3)):

@@ -12,6 +12,7 @@ import pytest
 
 from greencrawl.worker.extract.compile import compile
 from tests.support.checkout import ROOT
+from tests.support.effort import examples
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 
@@ -64,10 +65,12 @@ print(compiled.chunks())
 
 
 def test_trees_in_the_pool_at_the_same_time_do_not_change_each_other(compiled_at: Path) -> None:
-    program = """
+    program = (
+        f"TURNS = {examples(1000, 4000)}"
+        + """
 chance = random.Random(1)
 trees = []
-for turn in range(4000):
+for turn in range(TURNS):
     if len(trees) > 60 or (trees and chance.random() < 0.4):
         tree, words = trees.pop(chance.randrange(len(trees)))
         assert text_of(tree) == words, (text_of(tree), words)
@@ -81,6 +84,7 @@ for turn in range(4000):
 del trees, tree
 print(compiled.chunks())
 """
+    )
     assert run(compiled_at, program) == "0"
 
 

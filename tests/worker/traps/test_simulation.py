@@ -123,7 +123,7 @@ def test_traps_take_a_bounded_share_of_requests_and_all_other_pages_are_fetched(
     assert good - run.wanted() == set()
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", cases([3], [1]))
 def test_a_clock_and_a_counter_on_each_page_do_not_hide_traps(workers: int) -> None:
     run = crawl(pages.with_clock(pages.six_traps(400)), 2500, workers=workers, session=8)
     assert run.left == 0
@@ -152,7 +152,7 @@ def two_more(n: int, folder: str = "p") -> list[str]:
     return [f"/{folder}/{m}.html" for m in (2 * n + 1, 2 * n + 2)]
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", cases([3], [1]))
 def test_a_proven_shape_is_parked_if_it_yields_nothing_later(workers: int) -> None:
     def site(path: str, query: dict[str, str]) -> pages.Answer | None:
         n = real(path)
@@ -166,7 +166,7 @@ def test_a_proven_shape_is_parked_if_it_yields_nothing_later(workers: int) -> No
     assert run.share <= 0.25, dict(run.kinds)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", cases([3], [1]))
 def test_copies_of_unchecked_pages_count_as_new_once(workers: int) -> None:
     """Each print is in its own folder and links to other prints, without end."""
 
