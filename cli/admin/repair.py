@@ -38,9 +38,8 @@ def repair(everything: bool, data: str | None) -> int:
     runs. Ctrl-C ends only the display, not the repair.
     """
     settings = connecting.load(data)
-    broker = connecting.living(
-        settings
-    )  # it need not be ready: it may be waiting for this very command
+    # It need not be ready: it may be waiting for this very command.
+    broker = connecting.living(settings)
     try:
         broker.repair(everything)
     except Unavailable as error:
