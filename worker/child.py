@@ -48,7 +48,7 @@ from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.results import Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
-from greencrawl.worker.extract import pool_trees, stops
+from greencrawl.worker.extract import bound_parses, stops
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.metrics.gauges import meter_of
 from greencrawl.worker.metrics.tallies import file_of, joined
@@ -375,7 +375,7 @@ def _join(settings: Settings, store: Store) -> Frontier:
 def before_start() -> None:
     """Configure the process before any part is built."""
     heap.settle()
-    pool_trees()
+    bound_parses()
     gevent.config.track_greenlet_tree = False  # who spawned whom, for debuggers: 3 KB a greenlet
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     # each session needs a socket, and idle connections do

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bench.extract import intervals, readers
 from bench.rig.record import Record, draw
 from greencrawl.worker.extract.main import main_text
-from greencrawl.worker.extract.page import pool_trees
+from greencrawl.worker.extract.page import bound_parses
 from greencrawl.worker.extract.text import read_text
 from greencrawl.worker.extract.train.samples import SNIPPETS, Sample, read
 from greencrawl.worker.extract.train.scores import Snippets, f1
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     samples = [sample for folder in given.folders for sample in read(folder)]
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    pool_trees()  # as a worker does; the trees of other libraries are not in the pool
+    bound_parses()  # as a worker does
     record = Record("extract", "Main text beside other libraries", False, packages=readers.PACKAGES)
     chosen = {
         name: reader

@@ -22,7 +22,7 @@ from bench.rig.sites import SYNTHETIC, write_pages
 from greencrawl.schema.records import StoredPage
 from greencrawl.store.rows import Codec
 from greencrawl.worker.extract.hostile import TooExpensive
-from greencrawl.worker.extract.page import outline, pool_trees
+from greencrawl.worker.extract.page import bound_parses, outline
 from greencrawl.worker.extract.train.samples import SNIPPETS, read
 
 ROUNDS = 7
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pages", type=int, help="of each kind, at most")
     given = parser.parse_args(arguments)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    pool_trees()
+    bound_parses()
     codec = Codec()
     print(f"{'pages':24} {'':>5}  {'ms without':>10}  {'added':>6}  {'bytes':>7}  {'added':>6}")
     for kind, bodies in _pages(given.folders).items():

@@ -1,10 +1,10 @@
 """``python -m bench.traps cost [PAGES …]``: how much CPU the judge takes for a page.
 
 The same pages are read in one process with the judge and without, alternately, one session each.
-They are read as a worker reads them: with trees from the pool, with sessions that begin and end,
-and with a new crawl for each round, so that everything is new to it once. µs are CPU time of this
-thread. The share relates to the CPU of a page in a crawl by the command: of all processes, without
-the judge and without their start.
+They are read as a worker reads them: with sessions that begin and end, and with a new crawl for
+each round, so that everything is new to it once. µs are CPU time of this thread. The share relates
+to the CPU of a page in a crawl by the command: of all processes, without the judge and without
+their start.
 """
 
 from __future__ import annotations

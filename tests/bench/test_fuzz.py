@@ -26,7 +26,7 @@ def test_each_planted_defect_replaces_a_text_that_occurs_once(tmp_path: Path) ->
         assert defect.instead in (tmp_path / str(number) / defect.file).read_text()
         assert {path.suffix for path in made} == {".c", ".h"}
     with pytest.raises(ValueError, match="has 0 times"):
-        defects.copied(tmp_path / "x", defects.Defect("x", "pool.c", "no such text", ""))
+        defects.copied(tmp_path / "x", defects.Defect("x", "bounds.c", "no such text", ""))
 
 
 def test_the_same_random_seed_breaks_pages_in_the_same_way() -> None:

@@ -5,16 +5,17 @@ from greencrawl.worker.extract.hostile import TooExpensive, is_doubtful
 from greencrawl.worker.extract.media import is_html, is_plain, is_style, is_text
 from greencrawl.worker.extract.page import (
     add_links,
+    bound_parses,
     extract,
     outline,
     parsed,
-    pool_trees,
     stops,
 )
 
 __all__ = [
     "TooExpensive",
     "add_links",
+    "bound_parses",
     "canonical_of",
     "extract",
     "is_doubtful",
@@ -25,6 +26,5 @@ __all__ = [
     "of_headers",
     "outline",
     "parsed",
-    "pool_trees",
     "stops",
 ]

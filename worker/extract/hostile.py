@@ -4,7 +4,7 @@ libxml2 gives up at 256 open elements and drops what follows (unclosed ``<font>`
 that on honest sites), and at a text of ten million bytes. It also takes time quadratic in the
 attributes of one tag: 16,000 take a quarter of a second. All else is linear. The cheap check here
 finds a tag without ``>`` in its values. If ``>`` in values hides the tag's end, the parser itself
-is stopped (``pool.c``); if nothing was compiled, all values are checked.
+is stopped (``bounds.c``); if nothing was compiled, all values are checked.
 
 libxml2 also does not know that ``style``, ``title`` and similar elements are plain elements within
 SVG and MathML, and end with these. If one is not closed, the rest of the page is its text.

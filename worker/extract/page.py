@@ -60,25 +60,20 @@ def _unbounded(
     return etree.fromstring(body, parser)
 
 
-# Arguments: the CPU seconds that it may take, 0 for any, and whether it may take no more memory
-# than the pool has; raises TimeoutError beyond.
+# Arguments: the CPU seconds that it may take, 0 for any, and whether its tree has to be small;
+# raises TimeoutError otherwise.
 _read: Callable[[float, bool, bytes, etree.HTMLParser], etree._Element | None] = _unbounded
 
-# A parser keeps names and stacks. They are made here, outside of any page's memory.
-_WARM_UP = b"<p>".join(b"<a x%d=y>" % i for i in range(200))
 
+def bound_parses() -> bool:
+    """Let parses be ended in this process, for its life; see ``bounds.c``.
 
-def pool_trees() -> bool:
-    """Put the trees of this thread's pages into one piece of memory; see ``pool.c``.
-
-    It lasts for the life of the process. False if nothing was compiled, or if another thread has
-    the pool.
+    False if nothing was compiled.
     """
     global _read
-    if compiled is None or not compiled.pool(etree.__file__):
+    if compiled is None or not compiled.watch(etree.__file__):
         return False
-    etree.fromstring(_WARM_UP, _parser)
-    _read = partial(compiled.pooled, etree.fromstring)
+    _read = partial(compiled.bounded, etree.fromstring)
     return True
 
 
@@ -92,8 +87,8 @@ def parsed(
 ) -> etree._Element | None:
     """Return the root of a tree.
 
-    Raises TooExpensive if a parse takes more CPU than ``seconds`` and can be stopped, or if it is
-    ``bounded`` and takes more memory than the pool has.
+    Raises TooExpensive if a parse can be stopped and takes more CPU than ``seconds``, or if it is
+    ``bounded`` and its tree is large.
     """
     try:
         return _read(seconds, bounded, body, parser)
@@ -173,10 +168,10 @@ def outline(
     """Read a page as :func:`extract` does; return it, and the references that become its links.
 
     ``said`` has the directives in the answer's headers; the page's own ones are added. With
-    ``seconds`` it raises TooExpensive if its parse takes more CPU than that; only a pool can stop
-    it (:func:`pool_trees`). With ``brief`` it also raises TooExpensive if the page is long and has
-    to be flattened, or its tree is larger than the pool. Without ``anchors`` the texts of links
-    cannot be read afterwards, ``url`` has to be canonical, and a few references (up to :data:`FEW`)
+    ``seconds`` it raises TooExpensive if its parse takes more CPU than that; only the part in C can
+    stop it (:func:`bound_parses`). With ``brief`` it also raises TooExpensive if the page is long
+    and has to be flattened, or its tree is large. Without ``anchors`` the texts of links cannot be
+    read afterwards, ``url`` has to be canonical, and a few references (up to :data:`FEW`)
     come resolved. With ``texts`` it also reads the texts of links, beside the resolved references,
     or for :func:`add_links`. With ``samples`` it takes samples of the text. With ``spans`` it finds
     the spans of the main text; they are b"" if nothing was compiled, or if they would take more CPU

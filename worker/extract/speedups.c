@@ -1,12 +1,11 @@
 /* Read the visible text and the links of a parsed page in one walk over libxml2's own nodes. The
  * results are the same as those of text.py and links.py. See also compile.py.
  *
- * lxml has its own copy of libxml2. This file uses only its struct layouts, and pool.c uses two
- * of its functions. */
+ * lxml has its own copy of libxml2. This file uses only its struct layouts, and bounds.c uses
+ * two of its functions. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <dlfcn.h>
 #include <libxml/tree.h>
 #include <libxml/xmlversion.h>
 #include <stdint.h>
@@ -14,7 +13,6 @@
 #include <structmember.h>
 
 #include "etree_api.h"
-#include "pool.h"
 #include "samples.h"
 #include "tree.h"
 
@@ -1112,47 +1110,6 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* pool(path of lxml.etree): return whether its copy of libxml2 allocates from our pool from now
- * on. */
-static PyObject *pool(PyObject *self, PyObject *path) {
-    (void)self;
-    const char *name = PyUnicode_AsUTF8(path);
-    if (name == NULL)
-        return NULL;
-    void *library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
-    void *get = library == NULL ? NULL : dlsym(library, "xmlMemGet");
-    void *setup = library == NULL ? NULL : dlsym(library, "xmlMemSetup");
-    return PyBool_FromLong(get != NULL && setup != NULL &&
-                           pool_begin((mem_get)(uintptr_t)get, (mem_setup)(uintptr_t)setup));
-}
-
-/* pooled(function, seconds, bounded, ...): call the function and allocate from the pool
- * meanwhile. Raises TimeoutError if it takes more CPU than `seconds` (0: no limit), or if it is
- * `bounded` and takes more memory than the pool has. */
-static PyObject *pooled(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
-    (void)self;
-    if (count < 3) {
-        PyErr_SetString(PyExc_TypeError, "pooled(function, seconds, bounded, ...)");
-        return NULL;
-    }
-    double seconds = PyFloat_AsDouble(arguments[1]);
-    if (seconds == -1.0 && PyErr_Occurred())
-        return NULL;
-    int bounded = PyObject_IsTrue(arguments[2]);
-    if (bounded < 0)
-        return NULL;
-    int before = pool_use(1);
-    pool_grant(seconds, bounded);
-    PyObject *result = PyObject_Vectorcall(arguments[0], arguments + 3, (size_t)count - 3, NULL);
-    pool_use(before);
-    if (pool_refused()) {
-        Py_CLEAR(result);
-        PyErr_Clear();
-        PyErr_SetString(PyExc_TimeoutError, "it has had its time");
-    }
-    return result;
-}
-
 const xmlNode *root_of(PyObject *given) {
     struct LxmlElement *element = rootNodeOrRaise(given);
     if (element == NULL)
@@ -1160,11 +1117,6 @@ const xmlNode *root_of(PyObject *given) {
     const xmlNode *node = element->_c_node;
     Py_DECREF(element);
     return node;
-}
-
-static PyObject *chunks(PyObject *self, PyObject *nothing) {
-    (void)self, (void)nothing;
-    return PyLong_FromUnsignedLong(pool_chunks());
 }
 
 static void note(const char *const *names, size_t count, enum kind kind) {
@@ -1193,9 +1145,6 @@ static PyMethodDef methods[] = {
     {"unmet_links", unmet_links, METH_VARARGS, NULL},
     {"passed", passed, METH_VARARGS, NULL},
     {"glance", glance, METH_VARARGS, NULL},
-    {"pool", pool, METH_O, NULL},
-    {"pooled", (PyCFunction)(void (*)(void))pooled, METH_FASTCALL, NULL},
-    {"chunks", chunks, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1224,7 +1173,7 @@ PyMODINIT_FUNC INIT(void) {
     if (import_lxml__etree() < 0)
         return NULL;
     PyObject *made = PyModule_Create(&module);
-    if (made != NULL && main_begin(made) < 0)
+    if (made != NULL && (main_begin(made) < 0 || bounds_begin(made) < 0))
         Py_CLEAR(made);
     return made;
 }

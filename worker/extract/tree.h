@@ -10,3 +10,6 @@ const xmlNode *root_of(PyObject *element);
 
 /* Add the functions of main/ to the module; -1 with an exception set. */
 int main_begin(PyObject *module);
+
+/* Add the functions of bounds.c to the module; -1 with an exception set. */
+int bounds_begin(PyObject *module);

@@ -36,7 +36,7 @@ from greencrawl.worker.auth.kinds import form_page
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.crawls import CrawlContext, context_of
-from greencrawl.worker.extract import pool_trees
+from greencrawl.worker.extract import bound_parses
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.kernels.choosing import read_in_quarantine
 from greencrawl.worker.kernels.http import HTTP
@@ -308,7 +308,7 @@ def main(descriptor: int, parent: int) -> int:
     socket."""
     die_with(parent)
     os.nice(NICENESS)
-    pool_trees()  # without it no parse can be stopped
+    bound_parses()  # without it no parse can be stopped
     form_page.in_own_process()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker says when it is over
     contexts: dict[int, CrawlContext] = {}

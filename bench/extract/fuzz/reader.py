@@ -18,7 +18,7 @@ from lxml import etree
 from bench.extract.fuzz import pages
 from greencrawl.schema.text.spans import main_of
 from greencrawl.worker.extract import main as main_text
-from greencrawl.worker.extract.page import add_links, outline, pool_trees
+from greencrawl.worker.extract.page import add_links, bound_parses, outline
 from greencrawl.worker.extract.text import compiled
 
 URL = "http://example.org/a/b?c"
@@ -59,8 +59,7 @@ def main(arguments: list[str]) -> int:
     if compiled is None or where != (given.compiled or where):
         print(f"not what was compiled for this: {where}", file=sys.stderr)
         return 2
-    if given.compiled is None:
-        pool_trees()  # as a worker does; sanitizers cannot check memory of the pool
+    bound_parses()  # as a worker does
     count, dearest, end = 0, 0.0, time.monotonic() + given.seconds
     for body in islice(pages.broken(pages.read(given.folders), given.seed), given.pages):
         dearest = max(dearest, read(body, whole=given.compiled is not None))

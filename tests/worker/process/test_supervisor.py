@@ -309,6 +309,24 @@ def test_children_die_with_the_supervisor(tmp_path: Path) -> None:
         wait_until(lambda: not alive([worker.starts()[0][0]]), 5, "the child dies too")
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("", "glibc.malloc.tcache_count=1000"),
+        ("glibc.malloc.check=0", "glibc.malloc.check=0:glibc.malloc.tcache_count=1000"),
+        ("glibc.malloc.tcache_count=7", "glibc.malloc.tcache_count=7"),
+    ],
+)
+def test_children_keep_many_small_pieces_of_memory_at_hand_unless_the_user_says_how_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, found: str
+) -> None:
+    monkeypatch.setenv("GLIBC_TUNABLES", given)
+    tells = '(settings.data / "told").write_text(os.environ["GLIBC_TUNABLES"])\n'
+    with SupervisorProcess(tmp_path, tells + BEAT) as worker:
+        wait_until(lambda: (worker.data / "told").exists(), 10, "it has started")
+        wait_until(lambda: (worker.data / "told").read_text() == found, 2, found)
+
+
 def test_second_supervisor_of_one_id_is_refused_with_a_reason(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, BEAT) as worker:
         worker.wait_starts(1)
