@@ -1,8 +1,8 @@
 """``python -m greencrawl.worker``: the supervisor of a worker.
 
-``--child N`` is one of its processes; ``--quarantine`` is the process in which a child has suspects
-read. The supervisor is plain Python on purpose (signals, waitpid); only the other processes use
-greenlets.
+``--child N`` is one of its processes, and ``--metrics`` the one that serves metrics.
+``--quarantine`` is the process in which a child has suspects read. The supervisor is plain Python
+on purpose (signals, waitpid), and so is the server of metrics; the others use greenlets.
 """
 
 from greencrawl.schema.process import starting
@@ -50,32 +50,43 @@ def _child(settings: Settings, number: int) -> int:
         return supervisor.EX_NO_ROOM
 
 
-def _quarantine(settings: Settings, descriptor: int, parent: int) -> int:
+def _quarantine(settings: Settings, descriptor: int) -> int:
     from greencrawl.worker.process import quarantine
 
-    log.configure("worker-quarantine", settings.log_level)
     garbage.started()
-    return quarantine.main(descriptor, parent)
+    return quarantine.main(descriptor)
+
+
+def _metrics(settings: Settings, descriptor: int) -> int:
+    from greencrawl.worker.metrics import exporter
+
+    garbage.started()
+    exporter.serve(settings, supervisor.folder(settings), descriptor)
+    return 0
+
+
+_PARTS = {"--child": _child, "--quarantine": _quarantine, "--metrics": _metrics}
 
 
 def main(arguments: list[str]) -> int:
     """Return the exit status: 2 for bad arguments or settings, 1 when the worker gave up."""
-    numbers = [int(text) for text in arguments[1:] if text.isdigit()]
-    is_child = arguments[:1] == ["--child"] and len(arguments) == 2 and len(numbers) == 1
-    is_quarantine = arguments[:1] == ["--quarantine"] and len(arguments) == 3 and len(numbers) == 2
-    if arguments and not (is_child or is_quarantine):
-        print("usage: python -m greencrawl.worker (settings: GREENCRAWL_*)", file=sys.stderr)
-        return 2
+    match arguments:
+        case []:
+            part, number = "", 0
+        case [part, text] if part in _PARTS and text.isdigit():
+            number = int(text)
+        case _:
+            print("usage: python -m greencrawl.worker (settings: GREENCRAWL_*)", file=sys.stderr)
+            return 2
     try:
         settings = load()
     except InvalidConfig as error:
         print(f"worker: {error}", file=sys.stderr)
         return 2
-    if is_quarantine:
-        return _quarantine(settings, numbers[0], numbers[1])
-    log.configure(f"worker-{arguments[1]}" if is_child else "worker", settings.log_level)
-    if is_child:
-        return _child(settings, numbers[0])
+    named = f"-{number}" if part == "--child" else part.removeprefix("-")
+    log.configure(f"worker{named}", settings.log_level)
+    if part:
+        return _PARTS[part](settings, number)
     log.logger("supervisor").info("settings_loaded", **changed(settings))
     garbage.started()
     try:

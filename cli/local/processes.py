@@ -12,10 +12,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from gevent.event import Event
@@ -23,7 +22,7 @@ from gevent.event import Event
 from greencrawl.schema import file_lock
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import GreencrawlError
-from greencrawl.schema.process.parent import die_with, end_of
+from greencrawl.schema.process.child import end_of, spawn
 
 START_SECONDS = 60.0
 """How long the broker may take to be ready; an embedded Redis may replay its log first."""
@@ -90,23 +89,15 @@ class Child:
 
     def start(self) -> None:
         """Start the process. If ours dies without stopping it, it gets the signal ``orphaned``."""
-        output: IO[bytes] | None = None
         if self.log is not None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            output = self.log.open("ab")
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", f"greencrawl.{self.name}"],
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=partial(die_with, os.getpid(), self._orphaned),
+        with nullcontext() if self.log is None else self.log.open("ab") as output:
+            self._process = spawn(
+                (sys.executable, "-P", "-m", f"greencrawl.{self.name}"),
+                environ=self._environ,
+                output=output,
+                orphaned=self._orphaned,
             )
-        finally:
-            if output is not None:
-                output.close()
 
     def restart_dead(self, clock: Clock = monotonic) -> str:
         """Start it again if it has died; return how it ended, or "" if it lives.

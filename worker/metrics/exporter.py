@@ -1,4 +1,4 @@
-"""The process that serves a worker's metrics: a fork of the supervisor, which restarts it.
+"""The process that serves a worker's metrics. The supervisor starts it, again if it dies.
 
 It is no thread of the supervisor, since that forks, and must not be held up. None of the crawling
 processes serves it, since metrics are most useful when those hang. It reads only the numbers that
@@ -8,10 +8,10 @@ socket is the supervisor's: while there is no such process, clients wait.
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,12 +20,13 @@ from pathlib import Path
 from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.log import logger
-from greencrawl.schema.process.parent import die_with
+from greencrawl.schema.process.child import end, spawn
 from greencrawl.schema.settings import Settings
 
 log = logger("metrics")
 
 BACKLOG = 16
+_COMMAND = (sys.executable, "-P", "-m", "greencrawl.worker", "--metrics")
 AGAIN_SECONDS = 1.0
 """Seconds between two starts of the process."""
 
@@ -42,68 +43,58 @@ class Exporter:
     """The exporter of one worker. The supervisor calls :meth:`look` now and then, :meth:`close` at
     its end.
 
-    Raises InvalidConfig if the address is not available, or may not be used without a token.
+    ``lock`` is the descriptor that holds the worker's id. Raises InvalidConfig if the address is
+    not available, or may not be used without a token.
     """
 
     def __init__(
-        self, settings: Settings, folder: Path, clock: Callable[[], float] = time.monotonic
+        self, settings: Settings, lock: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         check_settings(settings)
-        self._settings = settings
-        self._folder = folder
+        self._lock = lock
         self._clock = clock
-        self._pid = 0
+        self._process: subprocess.Popen[bytes] | None = None
         self._start_at = 0.0
-        self._tls = _tls(settings)
+        _tls(settings)
         self._listening = _listener(settings)
-
-    @property
-    def pid(self) -> int:
-        """Return the id of the serving process; 0 if there is none now."""
-        return self._pid
 
     def look(self) -> None:
         """Start the process if there is none.
 
-        It dies with its parent, and holds the parent's lock on the worker's id, as all its children
-        do. So when the successor of a killed supervisor gets the lock, the address is free.
+        It holds the lock on the worker's id, as all children of the supervisor do. So when the
+        successor of a killed supervisor gets the lock, the address is free.
         """
-        if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
-            log.error("exporter_died", pid=self._pid)
-            self._pid = 0
-        if self._pid or self._clock() < self._start_at:
+        if self._process is not None and self._process.poll() is not None:
+            log.error("exporter_died", pid=self._process.pid)
+            self._process = None
+        if self._process is not None or self._clock() < self._start_at:
             return
         self._start_at = self._clock() + AGAIN_SECONDS
-        parent = os.getpid()
-        self._pid = os.fork()  # safe: there are no threads
-        if not self._pid:
-            try:
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    signal.signal(number, signal.SIG_IGN)  # the parent ends it, after the others
-                die_with(parent)
-                self._serve()
-            except BaseException:  # nothing of it may continue in the rest of the supervisor
-                log.exception("exporter_failed")
-            finally:
-                sys.stderr.flush()
-                os._exit(1)
-
-    def _serve(self) -> None:
-        # Only this process needs its libraries.
-        from greencrawl.worker.metrics.families import WorkerCollector
-        from greencrawl.worker.metrics.server import MetricsServer
-
-        collector = WorkerCollector(self._settings, self._folder)
-        tokens = (self._settings.worker_token, self._settings.admin_token)
-        MetricsServer(self._listening, collector, tokens, self._tls).serve_forever()
+        descriptor = self._listening.fileno()
+        self._process = spawn((*_COMMAND, str(descriptor)), keep=(descriptor, self._lock))
 
     def close(self) -> None:
         """End the process, and free the address."""
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-            self._pid = 0
+        end(self._process)
+        self._process = None
         self._listening.close()
+
+
+def serve(settings: Settings, folder: Path, descriptor: int) -> None:
+    """Run ``greencrawl.worker --metrics DESCRIPTOR``, until the supervisor ends it.
+
+    ``folder`` has the numbers; the descriptor is that of the listening socket.
+    """
+    # Only this process needs these libraries.
+    from greencrawl.worker.metrics.families import WorkerCollector
+    from greencrawl.worker.metrics.server import MetricsServer
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the parent ends it, after the others
+    collector = WorkerCollector(settings, folder)
+    tokens = (settings.worker_token, settings.admin_token)
+    listening = socket.socket(fileno=descriptor)
+    MetricsServer(listening, collector, tokens, _tls(settings)).serve_forever()
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

@@ -15,7 +15,6 @@ does. The kernel kills it with its worker.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from gevent.lock import BoundedSemaphore
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.process.parent import die_with, end_of
+from greencrawl.schema.process.child import end, end_of, spawn
 from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
 from greencrawl.schema.settings import load
 from greencrawl.worker.auth.base import Grant, Verdict
@@ -260,15 +259,10 @@ class Quarantine:
             return self._socket
         self._end()
         ours, theirs = socket.socketpair()
-        arguments = (str(theirs.fileno()), str(os.getpid()))
         try:
             with theirs:
-                self._process = subprocess.Popen(
-                    [*self._command, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    env=self._environ,
-                    pass_fds=(theirs.fileno(),),
-                )
+                command = (*self._command, str(theirs.fileno()))
+                self._process = spawn(command, environ=self._environ, keep=(theirs.fileno(),))
             self._socket = ours
             ours.settimeout(START_SECONDS)
             if receive(ours) is not None:
@@ -294,23 +288,18 @@ class Quarantine:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        end(self._process)
+        self._process = None
 
 
 # -- the process itself
 
 
-def main(descriptor: int, parent: int) -> int:
-    """Run ``greencrawl.worker --quarantine DESCRIPTOR PARENT``, until the worker closes the
-    socket."""
-    die_with(parent)
+def main(descriptor: int) -> int:
+    """Run ``greencrawl.worker --quarantine DESCRIPTOR``, until the worker closes the socket."""
     os.nice(NICENESS)
     bound_parses()  # without it no parse can be stopped
     form_page.in_own_process()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker says when it is over
     contexts: dict[int, CrawlContext] = {}
     with socket.socket(fileno=descriptor) as sock:
         send(sock, b"")

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from greencrawl.schema.errors import NO_ROOM, GreencrawlError
 from greencrawl.schema.log import Trouble, logger, set_level
-from greencrawl.schema.process.parent import die_with, end_of
+from greencrawl.schema.process.child import end, end_of, spawn
 from greencrawl.schema.records import FailureKind
 from greencrawl.schema.settings import Settings
 from greencrawl.worker.metrics import table, tallies
@@ -168,7 +168,7 @@ class Supervisor:
         for path in tallies.files_of(place, self._settings.worker_id).values():
             path.unlink()
         if self._settings.metrics_bind is not None:
-            self._exporter = Exporter(self._settings, place, self._clock)
+            self._exporter = Exporter(self._settings, self._lock, self._clock)
             self._exporter.look()
 
     def _child(self, number: int) -> Child:
@@ -222,10 +222,8 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         for child in self._children:
-            if child.process:
-                child.process.kill()
-                child.process.wait()
-                child.process = None
+            end(child.process)
+            child.process = None
 
     # -- children
 
@@ -286,15 +284,8 @@ class Supervisor:
 
     def _start(self, child: Child) -> None:
         child.crash_record.rearm(child.died)
-        parent = os.getpid()
-        child.process = subprocess.Popen(
-            [*self._command, str(child.number)],
-            stdin=subprocess.DEVNULL,
-            env=_environment(),
-            pass_fds=(self._lock,),
-            preexec_fn=lambda: _bind_to_parent(parent),  # safe: there are no threads
-            start_new_session=True,  # a terminal's Ctrl-C goes only to the supervisor
-        )
+        command = (*self._command, str(child.number))
+        child.process = spawn(command, environ=_environment(), keep=(self._lock,))
         child.cause = FailureKind.PROCESS_DEATH
         child.started = child.last_beat = self._clock()
         child.beats = 0
@@ -380,9 +371,3 @@ def _environment() -> dict[str, str]:
     if _KEPT_PIECES.partition("=")[0] not in given:
         given = f"{given}:{_KEPT_PIECES}".removeprefix(":")
     return {**os.environ, "GLIBC_TUNABLES": given}
-
-
-def _bind_to_parent(parent: int) -> None:
-    """Bind a child to its parent's life before exec, and unblock its signals."""
-    die_with(parent)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)

@@ -52,10 +52,10 @@ class Scraped:
 
 
 def exporter_of(worker: SupervisorProcess) -> psutil.Process:
-    """Find the exporter; it is a fork, so its command is the supervisor's."""
+    """Find the exporter among the children of the supervisor."""
     assert worker.process
     supervisor = psutil.Process(worker.process.pid)
-    (found,) = [one for one in supervisor.children() if one.cmdline() == supervisor.cmdline()]
+    (found,) = [one for one in supervisor.children() if "--metrics" in one.cmdline()]
     return found
 
 
@@ -126,10 +126,10 @@ HOLDS = """
 import os
 from greencrawl.schema.settings import load
 from greencrawl.worker.metrics.exporter import Exporter
-from greencrawl.worker.process.supervisor import IdInUse, folder, lock_id
+from greencrawl.worker.process.supervisor import IdInUse, lock_id
 settings = load()
 held = lock_id(settings)
-exporter = Exporter(settings, folder(settings))
+exporter = Exporter(settings, held)
 exporter.look()
 os.close(held)
 for _ in range(2):

@@ -133,24 +133,22 @@ def test_an_exporter_with_a_certificate_speaks_tls_and_cuts_off_silent_clients(
             assert silent.recv(1) == b""
 
 
-def test_the_exporter_serves_the_network_only_with_a_token(tmp_path: Path) -> None:
+def test_the_exporter_serves_the_network_only_with_a_token() -> None:
     check_settings(load({}))
     check_settings(load({}, metrics_bind="127.0.0.1:0"))
     check_settings(load({}, metrics_bind="0.0.0.0:0", worker_token="t"))
     with pytest.raises(InvalidConfig, match=r"0\.0\.0\.0 is not loopback"):
-        Exporter(load({}, metrics_bind="0.0.0.0:0"), tmp_path)
+        Exporter(load({}, metrics_bind="0.0.0.0:0"), lock=-1)
 
 
-def test_an_unusable_address_or_certificate_of_the_exporter_is_a_wrong_setting(
-    tmp_path: Path,
-) -> None:
+def test_an_unusable_address_or_certificate_of_the_exporter_is_a_wrong_setting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         bind = f"127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(InvalidConfig, match=f"METRICS_BIND.*{bind}"):
-            Exporter(load({}, metrics_bind=bind), tmp_path)
+            Exporter(load({}, metrics_bind=bind), lock=-1)
     with pytest.raises(InvalidConfig, match="TLS_CERT"):
         Exporter(
-            load({}, metrics_bind="127.0.0.1:0", tls_cert="/nowhere", tls_key="/nowhere"), tmp_path
+            load({}, metrics_bind="127.0.0.1:0", tls_cert="/nowhere", tls_key="/nowhere"), lock=-1
         )
     with pytest.raises(InvalidConfig, match="METRICS_BIND"):
         load({}, metrics_bind="8766")
