@@ -471,15 +471,12 @@ class Store(Protocol):
         """Stream all rows of a partition as (crawl, some rows), waiting or not."""
 
     def overflow_since(self, partition: int, since: int) -> Iterator[tuple[int, list[Overflow]]]:
-        """Stream only rows that wait since ``since`` (of the store's clock) or later.
-
-        Rows from a process of the previous version may be missing or not.
-        """
+        """Stream only rows that wait since ``since`` (of the store's clock) or later."""
 
     def free_overflow(self, partition: int, since: int = 0) -> None:
         """Let rows wait again that a node has had in memory since ``since`` or later.
 
-        No others are read, except those that a process of the previous version noted.
+        No others are read.
         """
 
     # -- the calendar: when pages of crawls that begin again are asked for next

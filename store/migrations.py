@@ -6,8 +6,11 @@ A file that was applied must not change afterwards: its checksum is kept beside 
   when a process of the new version opens the store, while old processes run on.
 * ``NNNN_post_name.sql`` requires that no old process runs; until then the new version works without
   it.
+* ``NNNN_base.sql`` stands for all files up to its number, which it lists with their checksums: the
+  schema of :data:`OLDEST`. An empty database gets it, and has the listed files on record, as if it
+  had been made by them.
 * An empty database gets everything. A version accepts a later ``pre_`` that it does not know. It
-  refuses a database with a later ``post_``, or with a file of another name.
+  refuses a database with a later ``post_``, with a file of another name, or without a listed file.
 """
 
 from __future__ import annotations
@@ -21,14 +24,31 @@ from typing import NamedTuple, Protocol
 
 from greencrawl.schema.errors import InvalidConfig
 
+OLDEST = "0.1.0"
+"""The earliest version whose databases are taken over."""
+
+
+class Applied(NamedTuple):
+    """The record of an applied migration in a database."""
+
+    name: str
+    checksum: str
+
 
 class Migration(NamedTuple):
-    """One file ``NNNN_name.sql``; ``checksum`` is the SHA-256 of its text in hexadecimal."""
+    """One file ``NNNN_name.sql``."""
 
     number: int
     name: str
     sql: str
-    checksum: str
+    records: dict[int, Applied]
+    """What a database has on record once it was applied: itself, or the files that it stands for. A
+    checksum is the SHA-256 of a file's text in hexadecimal."""
+
+    @property
+    def base(self) -> bool:
+        """Return whether it stands for all files up to its number."""
+        return self.name == "base"
 
     @property
     def post(self) -> bool:
@@ -37,13 +57,6 @@ class Migration(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.number:04d}_{self.name}"
-
-
-class Applied(NamedTuple):
-    """The record of an applied migration in a database."""
-
-    name: str
-    checksum: str
 
 
 Told = Callable[[Migration], None]
@@ -74,8 +87,10 @@ def load(folder: Path) -> list[Migration]:
         match = re.fullmatch(r"(\d{4})_(\w+)", file.stem)
         if match:
             sql = file.read_text(encoding="utf-8")
-            checksum = hashlib.sha256(sql.encode()).hexdigest()
-            found.append(Migration(int(match[1]), match[2], sql, checksum))
+            itself = (match[1], match[2], hashlib.sha256(sql.encode()).hexdigest())
+            listed = re.findall(r"(?m)^-- stands for (\d{4})_(\w+) ([0-9a-f]{64})$", sql)
+            records = {int(n): Applied(name, checksum) for n, name, checksum in listed or [itself]}
+            found.append(Migration(int(match[1]), match[2], sql, records))
     return found
 
 
@@ -85,10 +100,10 @@ def pending(
     """Return the migrations still to apply; without ``post``, a ``post_`` file only if nothing is
     applied yet.
 
-    Raises InvalidConfig if a newer version changed the database for good, or if an applied file was
-    edited.
+    Raises InvalidConfig if a newer version changed the database for good, if an applied file was
+    edited, or if the database is of a version before :data:`OLDEST`.
     """
-    known = {migration.number: migration for migration in available}
+    known = {number: one for file in available for number, one in file.records.items()}
     for number, (name, checksum) in sorted(applied.items(), reverse=True):
         if number not in known and not name.startswith("pre_"):
             raise refusal(
@@ -97,14 +112,18 @@ def pending(
             )
         if number in known and known[number].checksum != checksum:
             raise refusal(
-                f"migration {known[number]} was edited after it had been applied: restore the "
-                "file, and put changes into a new one"
+                f"migration {number:04d}_{known[number].name} was edited after it had been "
+                "applied: restore the file, and put changes into a new one"
             )
-    return [
-        one
-        for one in available
-        if one.number not in applied and (post or not one.post or not applied)
-    ]
+    due = [one for one in available if not one.records.keys() <= applied.keys()]
+    if applied and due and due[0].base:
+        missing = min(due[0].records.keys() - applied.keys())
+        raise refusal(
+            f"is of a version before {OLDEST} (migration {missing:04d}_{known[missing].name} is "
+            f"missing): end all its processes, run `greencrawl migrate --post` of version {OLDEST} "
+            "once, and then start this one"
+        )
+    return [one for one in due if post or not one.post or not applied]
 
 
 def statements(sql: str) -> Iterator[str]:
@@ -120,6 +139,11 @@ def statements(sql: str) -> Iterator[str]:
             statement = ""
     if re.sub(r"--[^\n]*", "", statement).strip():
         raise ValueError(f"no semicolon ends: {statement.strip()[:100]!r}")
+
+
+def recorded(migration: Migration, now_ms: int) -> list[tuple[int, str, str, int]]:
+    """Return the rows of ``migrations`` that record it: number, name, checksum, ``now_ms``."""
+    return [(number, *one, now_ms) for number, one in migration.records.items()]
 
 
 def refusal(what: str) -> InvalidConfig:

@@ -110,23 +110,9 @@ def bounded(number: int) -> int:
     return number if LEAST <= number <= _MAX else min(max(number, LEAST), _MAX)
 
 
-def digest_of(content: bytes | int | str) -> bytes:
-    """Return the digest in a column ``content``: raw, or in decimal where older programs read it.
-    b"" if the column has none: previous versions noted another hash, of up to 64 bits."""
-    if isinstance(content, bytes):
-        return content
-    number = int(content)
-    return number.to_bytes(16, "big") if number >> 64 > 0 else b""
-
-
 def hash_body(body: bytes) -> bytes:
     """Return the digest of a body, as in ``StoredPage``; b"" for no body."""
     return hashlib.sha256(body).digest()[:16] if body else b""
-
-
-def decimal_digest(digest: bytes) -> str:
-    """Return what :func:`digest_of` reads where programs expect a number."""
-    return str(int.from_bytes(digest, "big"))
 
 
 def plain_links(links: Sequence[Admission]) -> bytes:
@@ -194,24 +180,18 @@ class Codec:
                 chosen, total = [], 0
         return packed
 
-    def page_rows(
-        self, pages: Sequence[StoredPage], *, bodies: bool = True, together: bool = False
-    ) -> list[Row]:
+    def page_rows(self, pages: Sequence[StoredPage], *, bodies: bool = True) -> list[Row]:
         """Return one row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises
         Unstorable.
 
-        With ``together`` a text is in the frame of its page's body, and the row has its length.
+        If there is a body, the text is in one frame with it, and the row has the text's length.
         """
         plain: list[bytes] = []
         lengths: list[int] = []
         for page in pages:
             text, body = encoded(page.text), page.body if bodies else b""
-            if together and body:
-                lengths.append(len(text))
-                plain += (b"", text + body)
-            else:
-                lengths.append(0)
-                plain += (text, body)
+            lengths.append(len(text) if body else 0)
+            plain += (b"", text + body) if body else (text, b"")
         packed = self._pack_all(self._compressor, plain)
         links = self._pack_all(self._of_links, [plain_links(page.links) for page in pages])
         items = self._pack_all(self._compressor, [page.items for page in pages])
@@ -261,7 +241,7 @@ class Codec:
             items=self.unpack(items) if items else b"", spans=spans or b"",
             canonical=declared.canonical_of(canonical, url),
             directives=declared.directives_of(directives),
-            digest=digest_of(content) or hash_body(plain), links=self.links(links),
+            digest=content, links=self.links(links),
         )  # fmt: skip
 
     def _held(self, frame: bytes, first: int | None = None) -> bytes:
@@ -383,7 +363,7 @@ class Prepared(msgspec.Struct):
     work: Commit = msgspec.field(default_factory=Commit)
 
 
-def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool = False) -> Prepared:
+def prepare(codec: Codec, work: Commit, *, bodies: bool = True) -> Prepared:
     """Encode and compress ``work``; see :meth:`Codec.page_rows`.
 
     Raises Unstorable that names the record at fault.
@@ -393,7 +373,7 @@ def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool =
         if not LEAST <= record.fingerprint <= _MAX:
             raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
     return Prepared(
-        pages=codec.page_rows(work.pages, bodies=bodies, together=together),
+        pages=codec.page_rows(work.pages, bodies=bodies),
         attempts=[attempt_row(item) for item in work.attempts],
         finals=[final_row(item) for item in work.finals],
         hooks=work.hooks, checks=work.checks, work=work,

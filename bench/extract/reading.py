@@ -104,7 +104,7 @@ def _read(codec: Codec, body: bytes, *, spans: bool) -> int:
         crawl=1, fingerprint=1, url=URL, status=200, body=body, text=page.text, spans=page.spans,
         digest=b"0" * 16,
     )  # fmt: skip
-    made = codec.page_rows([row], together=True)[0]
+    made = codec.page_rows([row])[0]
     return len(made[-1]) + len(page.spans)
 
 

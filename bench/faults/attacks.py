@@ -14,7 +14,6 @@ from gevent import monkey
 monkey.patch_all()
 
 import argparse  # noqa: E402
-import json  # noqa: E402
 import os  # noqa: E402
 import platform  # noqa: E402
 import shutil  # noqa: E402
@@ -25,7 +24,7 @@ from collections.abc import Callable, Sequence  # noqa: E402
 from dataclasses import asdict  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from bench.rig.report import RESULTS  # noqa: E402
+from bench.rig.report import RESULTS, write_json  # noqa: E402
 from tests.attacks import names, rig  # noqa: E402
 from tests.attacks.rig import Result  # noqa: E402
 from tests.attacks.rows import ATTACKS  # noqa: E402
@@ -107,7 +106,7 @@ def _keep(results: Sequence[Result], seconds: float, passed: bool) -> None:
         "rows": {one.name: {"passed": one.passed, **asdict(one)} for one in results},
     }
     path = RESULTS / "attacks.json"
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, record)
     print(f"== {path}", flush=True)
 
 

@@ -13,7 +13,6 @@ from gevent import monkey
 monkey.patch_all()
 
 import argparse  # noqa: E402
-import json  # noqa: E402
 import os  # noqa: E402
 import platform  # noqa: E402
 import shutil  # noqa: E402
@@ -26,7 +25,7 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 from bench.faults import environment  # noqa: E402
-from bench.rig.report import RESULTS  # noqa: E402
+from bench.rig.report import RESULTS, write_json  # noqa: E402
 from tests.support import calendarrows, faultrows, foundrows  # noqa: E402
 from tests.support.faultrig import Result, Row  # noqa: E402
 
@@ -154,7 +153,7 @@ def _keep(
         "crawl end": end or "never announced early, always announced",
     }
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, record)
     print(f"== {path}", flush=True)
 
 

@@ -18,7 +18,8 @@ core idle (``bench.frontier.frontier_rig.Bare``), the best of three.
 A round counts if other programs took less than a tenth of a core. Rounds are repeated until three
 count, or six were run; then all count. The row says how many counted, and what other programs took
 on average; the median of the rounds is the figure. The CPU a URL of Redis and the broker depends
-less on other programs. ``--quick`` is a tenth of everything, and one round.
+less on other programs. ``--quick`` is a tenth of everything, and one round. A run of all parts is
+stored as ``frontier.json``, others as ``frontier-….json``, which Git ignores.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ too.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from bench.rig.report import RESULTS
+from bench.rig.report import RESULTS, write_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,7 +111,7 @@ class Record:
         self._kept["seconds"] = round(time.monotonic() - self._began, 1)
         self._results.mkdir(exist_ok=True)
         path = self._results / f"{self._kept['name']}.json"
-        path.write_text(json.dumps(self._kept, indent=2, ensure_ascii=False) + "\n")
+        write_json(path, self._kept)
         print(f"\n== {path.name} written after {self._kept['seconds']:.0f} s", flush=True)
         return path
 

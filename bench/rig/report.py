@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +68,23 @@ class Report:
             "figures": self.figures,
         }
         path = self._results / f"{self.name}.json"
-        path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write_json(path, record)
         print(f"== {'holds' if holds else 'DOES NOT HOLD'}; {path}", flush=True)
         return 0 if holds else 1
+
+
+_SCALAR = r'(?:"(?:[^"\\]|\\.)*"|[^\s"\[\]{},]+)'
+_LIST = re.compile(rf"\[\n\s*({_SCALAR}(?:,\n\s*{_SCALAR})*)\n\s*\]")
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a record; a list of numbers or texts is on one line."""
+    text = json.dumps(record, indent=2, ensure_ascii=False)
+    path.write_text(_LIST.sub(_one_line, text) + "\n")
+
+
+def _one_line(found: re.Match[str]) -> str:
+    return f"[{' '.join(line.strip() for line in found[1].split(chr(10)))}]"
 
 
 def _shown(value: float | int | str) -> str:

@@ -17,6 +17,7 @@ from bench.rig.report import RESULTS
 
 DOCUMENT = PLOTS.parent / "scaling.md"
 NOT_RUN = "not run"
+_PLOTS = "[plot](benchmarks.md#more-processes-and-what-comes-beyond-them)"
 WORKERS = 100
 URLS = 1_000_000_000
 PAGE_BYTES = 20_000
@@ -43,7 +44,7 @@ class Capacity(NamedTuple):
 
 
 def capacities(
-    scale: Mapping[str, Any], store: Mapping[str, Any], lease: Mapping[str, Any]
+    scale: Mapping[str, Any], store: Mapping[str, Any], frontier: Mapping[str, Any]
 ) -> list[Capacity]:
     """Return the capacity of each part, from the figures of the benchmarks; an empty mapping means
     not run."""
@@ -61,7 +62,7 @@ def capacities(
         Capacity("Redis", f"a node at {BUSY:.0%} of a core", core("redis")),
         Capacity("Redis, all links new", f"a node at {BUSY:.0%} of a core", _all_new(figures)),
     ]
-    tasks = [row["tasks/s"] for row in lease.get("figures", {}).values() if _has_tasks(row)]
+    tasks = [row["tasks/s"] for row in frontier.get("figures", {}).values() if _has_tasks(row)]
     alone = min(tasks, default=None)
     rows.append(Capacity("Redis, its queue alone", "the frontier's benchmark", alone))
     return sorted(rows, key=lambda row: row.pages_s or float("inf"))
@@ -82,21 +83,20 @@ def _has_tasks(row: object) -> bool:
 def draw(
     scale: Mapping[str, Any],
     store: Mapping[str, Any],
-    lease: Mapping[str, Any],
-    seen: Mapping[str, Any],
+    frontier: Mapping[str, Any],
     page: str,
 ) -> str:
     """Return ``page`` with the generated parts, made from the records of four benchmarks."""
     figures = scale.get("figures", {})
     cost = figures.get("cpu_ms_worker")
     rate = 1000 / cost if cost else None
-    found = capacities(scale, store, lease)
+    found = capacities(scale, store, frontier)
     rows = [_carried(one, rate) for one in found]
     columns = ("part", "one of it", "carries pages/s", "that is workers", f"for {WORKERS} workers")
     parts = {
         "origin": _origin(scale),
         "saturates": _table(columns, rows) + "\n" + _order(found, rate),
-        "hundred": _hundred(rate, seen),
+        "hundred": _hundred(rate, frontier),
         "model": _model(figures),
         "two": _two(figures),
         "line": _line(figures),
@@ -140,9 +140,9 @@ def _order(found: Sequence[Capacity], rate: float | None) -> str:
     )
 
 
-def _hundred(rate: float | None, seen: Mapping[str, Any]) -> str:
+def _hundred(rate: float | None, frontier: Mapping[str, Any]) -> str:
     """Return the table of a hundred workers and a billion URLs."""
-    figures = seen.get("figures", {})
+    figures = frontier.get("figures", {})
     url = figures.get("seen 10,000,000 URLs", {}).get("bytes_a_URL")
     waits = figures.get("10,000,000 URLs waiting at 100,000 hosts", {}).get("bytes_a_URL")
     total = None if rate is None else WORKERS * rate
@@ -185,10 +185,7 @@ def _model(figures: Mapping[str, float]) -> str:
     text = _table(columns, rows) + "\nLarger runs than it was fitted on: "
     if off is None or cpu is None:
         return text + f"{NOT_RUN}.\n"
-    return text + (
-        f"{off:.0%} off at worst in pages/s, {cpu:.0%} in CPU a page.\n\n"
-        "![The model](benchmarks/scale-model.svg)\n"
-    )
+    return text + (f"{off:.0%} off at worst in pages/s, {cpu:.0%} in CPU a page ({_PLOTS}).\n")
 
 
 def _two(figures: Mapping[str, float]) -> str:
@@ -206,8 +203,7 @@ def _line(figures: Mapping[str, float]) -> str:
         return f"Pages a second against nodes that bring their own sessions: {NOT_RUN}.\n"
     return (
         f"Nodes that bring their own sessions, as long as nothing above is full:"
-        f" {figures['line_slope']:.1f} pages/s a node, R² = {figures['line_r2']:.4f}.\n\n"
-        "![Pages a second against nodes](benchmarks/scale-line.svg)\n"
+        f" {figures['line_slope']:.1f} pages/s a node, R² = {figures['line_r2']:.4f} ({_PLOTS}).\n"
     )
 
 
@@ -224,7 +220,7 @@ def _read(name: str, results: Path) -> dict[str, Any]:
 
 def write(results: Path = RESULTS, document: Path = DOCUMENT) -> None:
     """Write the page again."""
-    names = ("scale", "store-mysql", "frontier-lease", "frontier-seen-waiting")
+    names = ("scale", "store-mysql", "frontier")
     records = (_read(name, results) for name in names)
     document.write_text(draw(*records, DOCUMENT.read_text()))
 

@@ -67,9 +67,7 @@ def carries(results: Path = RESULTS) -> Carries:
         redis=of_core("redis"),
         mysql=_read("store-mysql", results)["figures"]["store x4"]["pages_a_second"],
         sqlite=_read("store", results)["store busy"][0],
-        seen_bytes=_read("frontier-seen-waiting", results)["figures"]["seen 10,000,000 URLs"][
-            "bytes_a_URL"
-        ],
+        seen_bytes=_read("frontier", results)["figures"]["seen 10,000,000 URLs"]["bytes_a_URL"],
     )
 
 
@@ -129,7 +127,7 @@ def table(one: Carries) -> str:
             f"{shown(one.redis)} pages/s of a core; {shown(one.seen_bytes)} bytes for each URL "
             f"that is known, of {KEPT_DAYS} days with {LINKS} new URLs a page, in "
             f"{SEEN_SHARE:.0%} of at most {NODE_BYTES / 1e9:.0f} GB; two, so that one may be away",
-            "`wide.json`, `frontier-seen-waiting.json`",
+            "`wide.json`, `frontier.json`",
         ),
         (
             "partitions",

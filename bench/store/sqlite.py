@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import random
 import sqlite3
@@ -34,6 +33,7 @@ from pathlib import Path
 import gevent
 from msgspec.structs import replace
 
+from bench.rig.report import write_json
 from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Admission, Attempt, Commit, CrawlOptions, StoredPage
@@ -267,7 +267,7 @@ def main(arguments: Sequence[str]) -> int:
             f"{name:14} {rate:7.0f} pages/s {cpu:6.0f} µs CPU a page {rate / yardstick:6.2f} × bare"
         )
     if options.json:
-        options.json.write_text(json.dumps(medians, indent=1) + "\n")
+        write_json(options.json, medians)
     return int(medians["store"][0] < 0.8 * medians["bare"][0])
 
 

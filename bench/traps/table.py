@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import platform
 import time
@@ -12,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bench.rig.report import RESULTS
+from bench.rig.report import RESULTS, write_json
 from bench.traps.crawl import Manner, Result, crawl_site, knows, shares
 from bench.traps.documents import DOCUMENTS, compare
 from bench.traps.kinds.discourse import Discourse
@@ -123,5 +122,5 @@ def keep(results: Sequence[Result], manner: Manner, seconds: float) -> Path:
         ],
     }
     path = RESULTS / "traps.json"
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, record)
     return path

@@ -57,7 +57,7 @@ def migrate(post: bool, dry_run: bool, data: str | None) -> None:
 
 def _fresh(due: list[Migration]) -> bool:
     """Return whether the store is empty; then all migrations are applied at once."""
-    return bool(due) and due[0].number == 1
+    return bool(due) and due[0].base
 
 
 class _Progress:

@@ -15,7 +15,7 @@ from pathlib import Path
 from greencrawl import schema
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
-from greencrawl.store.migrations import Applied, Migration, Told, load, pending, refusal
+from greencrawl.store.migrations import Applied, Migration, Told, load, pending, recorded, refusal
 from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import Db
@@ -90,10 +90,10 @@ def _migrate(
                 begin()
                 db.execute(statement)
             begin()
-            db.execute(
+            db.executemany(
                 "INSERT INTO migrations (number, name, checksum, applied_ms) "
                 "VALUES (%s, %s, %s, %s)",
-                (migration.number, migration.name, migration.checksum, epoch_ms()),
+                recorded(migration, epoch_ms()),
             )
             db.connection.commit()
     return len(todo)

@@ -59,10 +59,8 @@ _NEWER_FINAL = ", ".join(
 
 
 @lru_cache
-def _pages_sql(count: int, *, bodies: bool) -> str:
-    row = f"(?1, {marks(rows.PAGE.count(',') + 1)})"
-    if not bodies:
-        row = row.removesuffix("?)") + "x'')"
+def _pages_sql(count: int) -> str:
+    row = f"(?1, {marks(rows.PAGE.count(','))}, x'')"
     return (
         f"INSERT INTO pages (stamp, {rows.PAGE}) VALUES {', '.join([row] * count)} "
         f"ON CONFLICT (crawl, fingerprint) DO UPDATE SET {_NEWER_PAGE}, "
@@ -116,17 +114,16 @@ def write(
     connection: sqlite3.Connection,
     codec: Codec,
     works: Sequence[Prepared],
-    blobs: Mapping[Known, Blob] | None,
+    blobs: Mapping[Known, Blob],
     duty: Duty | None = None,
     owes: Collection[str] = (),
 ) -> Stamp:
     """Write ``works`` in one transaction and return its stamp. Raises sqlite3.Error.
 
-    ``blobs`` are bodies that are kept apart from pages; None leaves all of them in the rows. Rows
-    of a crawl that was deleted meanwhile are left out: its number is never used again, so nobody
-    could ask for them. Parked URLs of a released shape are left out, too: the stamp names them as
-    refused. Raises Vanished if a body that was known is not there any more, DutyLost if ``duty``
-    has passed to another.
+    ``blobs`` are the bodies. Rows of a crawl that was deleted meanwhile are left out: its number is
+    never used again, so nobody could ask for them. Parked URLs of a released shape are left out,
+    too: the stamp names them as refused. Raises Vanished if a body that was known is not there any
+    more, DutyLost if ``duty`` has passed to another.
     """
     with transaction(connection):
         if duty is not None:
@@ -192,19 +189,14 @@ def _write_pages(
     connection: sqlite3.Connection,
     codec: Codec,
     pages: Sequence[Row],
-    blobs: Mapping[Known, Blob] | None,
+    blobs: Mapping[Known, Blob],
     stamp: int,
 ) -> None:
-    settled = contents.settle(connection, codec, pages, rest=blobs is not None)
-    columns = settled.newer
-    if blobs is None:
-        columns = [_old_row(row) for row in columns]
-    else:
-        brought = contents.count(connection, settled.uses, blobs)
-        columns = contents.without_bodies(connection, codec, columns, blobs, brought)
+    settled = contents.settle(connection, pages)
+    brought = contents.count(connection, settled.uses, blobs)
+    columns = contents.without_bodies(connection, codec, settled.newer, blobs, brought)
     for some in parts(columns):
-        sql = _pages_sql(len(some), bodies=blobs is None)
-        connection.execute(sql, [stamp, *chain.from_iterable(some)])
+        connection.execute(_pages_sql(len(some)), [stamp, *chain.from_iterable(some)])
     if settled.late:
         late = [(row[contents.LINKS], stamp, *row[:3]) for row in settled.late]
         connection.executemany(_LATE_PAGE, late)
@@ -224,13 +216,6 @@ def _check(connection: sqlite3.Connection, checks: Sequence[Check], stamp: int) 
     overflow.settled(connection, (row[:2] for row in found))
     for some in parts(found):
         connection.execute(_outlived_sql(len(some)), list(chain.from_iterable(some)))
-
-
-def _old_row(row: Row) -> Row:
-    """Return the row as programs before :data:`contents.OWN_BODIES` read it: with a number for a
-    digest."""
-    digest = rows.decimal_digest(row[contents.CONTENT])
-    return (*row[: contents.CONTENT], digest, *row[contents.CONTENT + 1 :])
 
 
 class _Waiting:
@@ -293,26 +278,19 @@ class Committer:
             waiting = self._queue.popleft()
             size += waiting.size
             group.append(waiting)
-        layout = contents.layout(connection)
-        apart = layout >= contents.OWN_BODIES
-        in_rows = self._bodies is None or not apart
-        together = layout >= contents.SHARED_FRAME
+        here = self._bodies is None
         for waiting in group:
             try:
-                waiting.rows = rows.prepare(
-                    self.codec, waiting.work, bodies=in_rows, together=together
-                )
+                waiting.rows = rows.prepare(self.codec, waiting.work, bodies=here)
             except Exception as error:  # noqa: BLE001 - raised again in its caller
                 waiting.outcome = error
-        self._write(connection, [one for one in group if one.outcome is None], apart)
+        self._write(connection, [one for one in group if one.outcome is None])
 
-    def _write(
-        self, connection: sqlite3.Connection, group: Sequence[_Waiting], apart: bool
-    ) -> None:
+    def _write(self, connection: sqlite3.Connection, group: Sequence[_Waiting]) -> None:
         if not group:
             return
         try:
-            stamp = self._try(connection, group, apart)
+            stamp = self._try(connection, group)
         except sqlite3.Error as error:
             ours = translate(error, self._path)
             if ours is not None:
@@ -322,7 +300,7 @@ class Committer:
                 self._fail(group, _unstorable(group[0].work, error), error)
             # a row is at fault: find out in whose commit
             for waiting in group if len(group) > 1 else ():
-                self._write(connection, [waiting], apart)
+                self._write(connection, [waiting])
         except DutyLost as error:
             self._fail(group, error, error)
         except BaseException as error:
@@ -332,11 +310,11 @@ class Committer:
             for waiting in group:
                 waiting.outcome = stamp
 
-    def _try(self, connection: sqlite3.Connection, group: Sequence[_Waiting], apart: bool) -> Stamp:
+    def _try(self, connection: sqlite3.Connection, group: Sequence[_Waiting]) -> Stamp:
         works = [waiting.rows for waiting in group if waiting.rows]
         owes = frozenset[str]().union(*(waiting.work.owes for waiting in group))
         while True:
-            blobs = self._blobs(connection, group) if apart else None
+            blobs = self._blobs(connection, group)
             try:
                 return write(connection, self.codec, works, blobs, group[0].duty, owes)
             except Vanished:  # another process removed a body that we had found

@@ -7,7 +7,17 @@ from pathlib import Path
 
 from greencrawl import schema
 from greencrawl.schema.clock import epoch_ms
-from greencrawl.store.migrations import Applied, Migration, Told, load, pending, refusal, statements
+from greencrawl.store.migrations import (
+    OLDEST,
+    Applied,
+    Migration,
+    Told,
+    load,
+    pending,
+    recorded,
+    refusal,
+    statements,
+)
 from greencrawl.store.sqlite.connection import connect, opening, transaction, translated
 
 FOLDER = Path(schema.__file__).parent / "sql" / "sqlite"
@@ -17,7 +27,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS migrations (
     applied_ms INTEGER NOT NULL)"""
 
 
-def prepare(path: Path) -> None:
+def prepare(path: Path, folder: Path = FOLDER) -> None:
     """Bring the database at ``path`` up to date, creating it if there is none.
 
     ``post_`` files are applied if no other process (nor another store of this one) has the file
@@ -27,17 +37,18 @@ def prepare(path: Path) -> None:
     with opening(path):
         connection = connect(path, create=True)
         try:
-            migrate(connection, post=False)
-            left = pending(load(FOLDER), applied(connection))
+            migrate(connection, folder, post=False)
+            _refuse_old_pages(connection)
+            left = pending(load(folder), applied(connection))
         finally:
             connection.close()
         if left:
-            _finish_exclusively(path)
+            _finish_exclusively(path, folder)
 
 
 def refuse_early(path: Path) -> None:
     """Raise InvalidConfig unless the file at ``path`` can be read as it is; sqlite3.Error."""
-    due = [one for one in _pending(path) if not one.post]
+    due = [one for one in _pending(path, FOLDER) if not one.post]
     if due:
         raise refusal(
             f"is of a version before this one (migration {due[0]} is missing): "
@@ -45,7 +56,7 @@ def refuse_early(path: Path) -> None:
         )
 
 
-def _pending(path: Path) -> list[Migration]:
+def _pending(path: Path, folder: Path) -> list[Migration]:
     """Return the pending migrations of the file at ``path``. Raises InvalidConfig,
     sqlite3.Error."""
     connection = connect(path)
@@ -53,12 +64,15 @@ def _pending(path: Path) -> list[Migration]:
         done = applied(connection)
         if not done:
             _refuse_foreign(connection)
-        return pending(load(FOLDER), done)
+        due = pending(load(folder), done)
+        if done:
+            _refuse_old_pages(connection)
+        return due
     finally:
         connection.close()
 
 
-def _finish_exclusively(path: Path) -> None:
+def _finish_exclusively(path: Path, folder: Path) -> None:
     """Apply ``post_`` files under a lock of the whole file, or leave them if another has it open.
 
     A connection in WAL mode holds a shared lock as long as it is open.
@@ -68,7 +82,7 @@ def _finish_exclusively(path: Path) -> None:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("COMMIT")  # the lock stays until the connection is closed
-        migrate(connection, post=True)
+        migrate(connection, folder, post=True)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise
@@ -102,9 +116,9 @@ def migrate(
             told(migration)
             for statement in statements(migration.sql):
                 connection.execute(statement)
-            connection.execute(
+            connection.executemany(
                 "INSERT INTO migrations (number, name, checksum, applied_ms) VALUES (?, ?, ?, ?)",
-                (migration.number, migration.name, migration.checksum, epoch_ms()),
+                recorded(migration, epoch_ms()),
             )
     return len(todo)
 
@@ -123,18 +137,33 @@ def _refuse_foreign(connection: sqlite3.Connection) -> None:
         raise refusal(f"is another program's database (it has a table {found[0]!r})")
 
 
+def _refuse_old_pages(connection: sqlite3.Connection) -> None:
+    """Raise InvalidConfig if there are pages of a version before :data:`OLDEST`.
+
+    They have their bodies in their rows, with a number for a digest. They are the oldest rows, of
+    which some are looked at.
+    """
+    oldest = "SELECT content FROM pages ORDER BY id LIMIT 100"
+    if connection.execute(f"SELECT 1 FROM ({oldest}) WHERE typeof(content) <> 'blob'").fetchone():
+        raise refusal(
+            f"has pages that a version before {OLDEST} stored, and this one cannot read: export "
+            f"them with version {OLDEST}, or use another store"
+        )
+
+
 class SqliteUpgrade:
     """:class:`greencrawl.store.migrations.Upgrade` of a file; only ``apply`` creates it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, folder: Path = FOLDER) -> None:
         self._path = path.absolute()
+        self._folder = folder
 
     def pending(self) -> list[Migration]:
         """See :class:`greencrawl.store.migrations.Upgrade`."""
         if not self._path.exists():
-            return load(FOLDER)
+            return load(self._folder)
         with translated(self._path):
-            return _pending(self._path)
+            return _pending(self._path, self._folder)
 
     def apply(self, *, post: bool, told: Told) -> int:
         """See :class:`greencrawl.store.migrations.Upgrade`."""
@@ -142,7 +171,7 @@ class SqliteUpgrade:
         with translated(self._path), opening(self._path):
             connection = connect(self._path, create=True)
             try:
-                return migrate(connection, post=post, told=told)
+                return migrate(connection, self._folder, post=post, told=told)
             finally:
                 connection.close()
 

@@ -328,8 +328,8 @@ class SqliteStore(SqlStore):
             if isinstance(columns[-1], int) and not page.text:
                 told.warning("text lost", url=page.url, reason="frame missing or damaged")
             return page
-        *columns, size, inline, content, file, offset, length = row
-        page = self._codec.page(columns, inline or content, body=True)
+        *columns, size, content, file, offset, length = row
+        page = self._codec.page(columns, content, body=True)
         if file is not None:
             if self._bodies is None:
                 raise BodyAway(file, "GREENCRAWL_BODIES names no folder of files")
@@ -346,10 +346,7 @@ class SqliteStore(SqlStore):
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
         """See :class:`greencrawl.store.base.Store`."""
-        codec = self._asking
-        return self._questions.run(
-            lambda db: contents.history(db, codec, crawl, fingerprint, limit)
-        )
+        return self._questions.run(lambda db: contents.history(db, crawl, fingerprint, limit))
 
     def body(self, crawl: int, digest: bytes, size: int) -> bytes | None:
         """See :class:`greencrawl.store.base.Store`."""
@@ -418,11 +415,7 @@ class SqliteStore(SqlStore):
         first = beyond(after)
         if newest:
             first = first - 2 if after else LAST
-        run = self._scans.run
-        indexed = bool(wanted.host) and run(contents.layout) >= contents.OWN_BODIES
-        steps = lists.pages(
-            run, crawl, wanted, detail, first, window, indexed=indexed, newest=newest
-        )
+        steps = lists.pages(self._scans.run, crawl, wanted, detail, first, window, newest=newest)
         for found in steps:
             some = ((str(row[0]), self._page(row, detail, self._scans)) for row in found.rows)
             yield Step(some, str(found.last), found.looked_at)

@@ -22,6 +22,7 @@ from bench.peers.page_store import BATCH, PageStore
 from bench.rig import namespace
 from bench.rig.nginx import Hit, rate, shirked
 from bench.rig.record import PLOTS, Cell, Record, shown, spread, versions
+from bench.rig.report import write_json
 from bench.scale import scaling
 from greencrawl.store import rows
 
@@ -115,6 +116,20 @@ def test_the_page_store_of_other_crawlers_writes_full_batches_and_the_rest_at_it
 
 def test_pages_of_other_crawlers_are_compressed_at_the_same_level_as_ours() -> None:
     assert page_store.LEVEL == rows.LEVEL
+
+
+def test_a_result_has_its_lists_on_one_line_each_and_loses_nothing(tmp_path: Path) -> None:
+    record = {
+        "runs": [1, 2.5, None, True],
+        "rows": [["a, b", "[\n c ]"], ['"', "\\"], ["\u2028", ""]],
+        "none": [],
+        "deep": [{"of": [-1e9]}],
+    }
+    write_json(tmp_path / "x.json", record)
+    text = (tmp_path / "x.json").read_text()
+    assert json.loads(text) == record
+    assert '"runs": [1, 2.5, null, true],\n' in text
+    assert '    ["a, b", "[\\n c ]"],\n' in text
 
 
 def test_a_record_of_results_keeps_tables_and_figures_and_refuses_a_short_row(
@@ -253,6 +268,12 @@ def test_the_headline_of_the_readme_states_the_measured_figures() -> None:
     )
     measured = (shown(ours), shown(theirs), shown(peers["figures"]["plain_scrapy"]))
     assert found.groups() == measured
+
+
+def test_each_plot_is_shown_on_one_page() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in PLOTS.parent.glob("*.md"))
+    shown_times = {plot.name: pages.count(f"(benchmarks/{plot.name})") for plot in PLOTS.iterdir()}
+    assert shown_times == dict.fromkeys(shown_times, 1)
 
 
 def test_the_page_about_scaling_is_drawn_from_the_kept_results(tmp_path: Path) -> None:

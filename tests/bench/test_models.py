@@ -271,10 +271,10 @@ def test_our_findings_are_compared_in_words_with_those_of_the_source(
 
 
 def test_the_scaling_page_says_not_run_for_missing_results() -> None:
-    page = scaling.draw({}, {}, {}, {}, scaling.DOCUMENT.read_text())
+    page = scaling.draw({}, {}, {}, scaling.DOCUMENT.read_text())
     assert "`python -m bench.scale.processes`: not run" in page
     assert "| writer of the MySQL cluster | the benchmark's, one core | not run | not run |" in page
-    assert "scale-line.svg" not in page
+    assert "Pages a second against nodes that bring their own sessions: not run." in page
     assert "Share of what the CPU allows: not run." in page
 
 
@@ -307,7 +307,7 @@ def test_the_scaling_page_lists_the_part_that_saturates_first_at_the_top() -> No
         "broker",
     ]
     assert rows[1].pages_s == pytest.approx(0.7 / 0.0002)
-    page = scaling.draw(scale, store, {}, {}, scaling.DOCUMENT.read_text())
+    page = scaling.draw(scale, store, {}, scaling.DOCUMENT.read_text())
     assert "| one core | 2,500 | 2.5 | 40 |" in page.replace("the benchmark's, ", "")
     assert "| pages a second of all workers | 100,000 |" in page
     assert "counted in workers: writer of the MySQL cluster at 2.5; Redis, all links new at" in page

@@ -20,6 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from greencrawl.cli import connecting
+from greencrawl.cli.admin import migrate as migrating
 from greencrawl.cli.commands import crawl as crawling
 from greencrawl.cli.commands.operate import removed_text
 from greencrawl.cli.local.data_folder import held
@@ -38,9 +39,9 @@ from greencrawl.schema.records import (
 )
 from greencrawl.store import open_store
 from greencrawl.store.migrations import load
-from greencrawl.store.sqlite.migrations import FOLDER
+from greencrawl.store.sqlite.migrations import SqliteUpgrade
 from tests.support.checkout import ROOT
-from tests.support.old_store import create
+from tests.support.old_store import create, later_version
 
 SECRET = 7
 
@@ -396,16 +397,20 @@ def test_explain_lists_the_versions_of_a_page_that_was_fetched_again(
 
 
 def test_migrate_applies_what_is_due_and_leaves_the_second_part_for_migrate_post(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By the next version, which has a second part."""
     folder = tmp_path / "data"
     folder.mkdir()
-    create(folder / "content.sqlite", 4)
+    path = folder / "content.sqlite"
+    create(path)
+    newer = later_version(tmp_path / "newer")
+    monkeypatch.setattr(migrating, "open_upgrade", lambda _: SqliteUpgrade(path, newer))
     code, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
     assert code == 0
-    due = [one for one in load(FOLDER) if one.number > 4]
+    due = [one for one in load(newer) if not one.base]
     now = [one for one in due if not one.post]
-    assert [str(one) for one in due if one.post] == ["0006_post_apart", "0007_post_texts"]
+    assert [str(one) for one in due if one.post] == ["9002_post_reasons"]
     assert out.splitlines()[: len(due)] == [
         f"{one}: {'waits' if one.post else 'would be applied'}" for one in due
     ]
@@ -413,14 +418,12 @@ def test_migrate_applies_what_is_due_and_leaves_the_second_part_for_migrate_post
     lines = out.splitlines()
     for line, one in zip(lines, now, strict=False):
         assert re.fullmatch(rf"{one} … \d+\.\d s", line)
-    assert "2 left for when no process of an older version runs" in lines[len(now)]
+    assert "1 left for when no process of an older version runs" in lines[len(now)]
     assert "migrate --post" in out
     code, out, _ = run(capsys, "migrate", "--dry-run", "--post", "--data", str(folder))
-    assert out == "0006_post_apart: would be applied\n0007_post_texts: would be applied\n"
+    assert out == "9002_post_reasons: would be applied\n"
     code, out, _ = run(capsys, "migrate", "--post", "--data", str(folder))
-    assert re.match(
-        r"0006_post_apart … \d+\.\d s\n0007_post_texts … \d+\.\d s\n.*is up to date now\n", out
-    )
+    assert re.match(r"9002_post_reasons … \d+\.\d s\n.*is up to date now\n", out)
     code, out, _ = run(capsys, "migrate", "--data", str(folder))
     assert (code, out.endswith("content.sqlite is up to date\n")) == (0, True)
 
@@ -430,7 +433,7 @@ def test_migrate_makes_a_store_where_there_is_none_and_refuses_a_newer_one(
 ) -> None:
     folder = tmp_path / "data"
     _, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
-    assert out.splitlines()[0] == "0001_content: would be applied"
+    assert out.splitlines()[0] == "0008_base: would be applied"
     assert "waits" not in out
     assert not (folder / "content.sqlite").exists()
     _, out, _ = run(capsys, "migrate", "--data", str(folder))

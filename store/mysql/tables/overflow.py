@@ -197,16 +197,12 @@ def _delete(db: Db, crawl: int, fingerprints: Sequence[int]) -> None:
 
 
 def free(db: Db, partition: int, since: int = 0) -> int:
-    """Let rows wait again that were queued ``since`` or later, or at an unknown time.
-
-    Returns how many, of one step.
-    """
+    """Let rows wait again that were queued ``since`` or later; return how many, of one step."""
     stamp = clock(db).clock
     return db.execute(
         "UPDATE overflow SET queued = 0, stamp = %s "
-        "WHERE partition_no = %s AND (queued >= %s OR queued > 0 AND queued < %s) "
-        f"LIMIT {FREED_ROWS}",
-        (stamp, partition, QUEUED + since, QUEUED),
+        f"WHERE partition_no = %s AND queued >= %s LIMIT {FREED_ROWS}",
+        (stamp, partition, QUEUED + since),
     )
 
 

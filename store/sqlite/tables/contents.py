@@ -5,9 +5,6 @@ it any more: ``uses`` counts. Versions that are ``kept`` count, too: the last on
 many as the crawl's ``keep_versions`` says. A body is in ``contents``, or at a place in a file. A
 fetch that was replaced, or that came too late, is a version: time, status, and its body by the
 digest.
-
-Before the migration :data:`OWN_BODIES` each body is in its page's row. Rows from then stay so: if a
-row's ``body`` is not empty, it is there.
 """
 
 from __future__ import annotations
@@ -24,13 +21,8 @@ import zstandard
 
 from greencrawl.schema.records import Version
 from greencrawl.store.bodies import Place
-from greencrawl.store.rows import Codec, Row, digest_of, hash_body
+from greencrawl.store.rows import Codec, Row
 from greencrawl.store.sqlite.batches import marks, padded, parts, values
-
-OWN_BODIES = 6
-"""Number of the migration from which bodies are kept apart from pages."""
-SHARED_FRAME = 7
-"""Number of the migration from which a text is kept in one frame with its body."""
 
 Key = tuple[int, int]
 """A page: crawl, fingerprint."""
@@ -43,11 +35,11 @@ CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, TEXT, BODY = 0, 1, 2,
 """Columns of ``rows.PAGE`` by index."""
 
 WHERE = (
-    "LEFT JOIN bodies ON pages.body_bytes > 0 AND length(pages.body) = 0 "
+    "LEFT JOIN bodies ON pages.body_bytes > 0 "
     "AND bodies.crawl = pages.crawl AND bodies.digest = pages.content "
     "LEFT JOIN contents ON contents.id = bodies.content"
 )
-PLACE = "pages.body_bytes, pages.body, contents.body, bodies.file, bodies.offset, bodies.length"
+PLACE = "pages.body_bytes, contents.body, bodies.file, bodies.offset, bodies.length"
 """The columns that :data:`WHERE` returns for a body."""
 BESIDE = (
     "LEFT JOIN bodies ON typeof(pages.text) = 'integer' "
@@ -57,19 +49,11 @@ BESIDE = (
 """Where the text is, as ``contents.body``, if a row has only its length."""
 
 _VERSIONS = (
-    "SELECT fetched_ms, status, body_bytes, content AS digest, "
-    "iif(typeof(content) = 'blob', x'', body) AS body "
+    "SELECT fetched_ms, status, body_bytes, content AS digest "
     "FROM pages WHERE crawl = :crawl AND fingerprint = :number UNION ALL "
-    "SELECT fetched_ms, status, body_bytes, digest, x'' FROM versions "
+    "SELECT fetched_ms, status, body_bytes, digest FROM versions "
     "WHERE crawl = :crawl AND fingerprint = :number ORDER BY fetched_ms DESC LIMIT :limit"
 )
-
-
-def layout(db: sqlite3.Connection) -> int:
-    """Return how bodies are kept now: the last of :data:`OWN_BODIES`, :data:`SHARED_FRAME`, or
-    0."""
-    sql = "SELECT max(number) FROM migrations WHERE number IN (?, ?)"
-    return int(db.execute(sql, (OWN_BODIES, SHARED_FRAME)).fetchone()[0] or 0)
 
 
 class Settled(msgspec.Struct):
@@ -81,32 +65,27 @@ class Settled(msgspec.Struct):
     uses: dict[Known, int] = {}
 
 
-def settle(db: sqlite3.Connection, codec: Codec, pages: Sequence[Row], *, rest: bool) -> Settled:
-    """Decide which row replaces which; ``rest`` when bodies are kept apart.
-
-    A few dozen pages at most.
-    """
+def settle(db: sqlite3.Connection, pages: Sequence[Row]) -> Settled:
+    """Decide which row replaces which, of a few dozen pages at most."""
     there = _states(db, pages)
     if not there and len({row[:2] for row in pages}) == len(pages):  # all are new
-        found = Counter((row[CRAWL], row[CONTENT]) for row in pages if row[SIZE] and rest)
+        found = Counter((row[CRAWL], row[CONTENT]) for row in pages if row[SIZE])
         return Settled(newer=list(pages), uses=found)
     result = Settled()
     now: dict[Key, Row] = dict(there)
     for row in pages:
         key = row[:2]
-        state: Row = (*row[:2], row[FETCHED], row[STATUS], row[SIZE], row[CONTENT], 0)
+        state: Row = (*row[:2], row[FETCHED], row[STATUS], row[SIZE], row[CONTENT])
         known = now.get(key)
         if known is not None and known[2] > row[FETCHED]:
             result.late.append(row)
-            result.versions.append((*_version(db, codec, state), False))
+            result.versions.append((*state, False))
             continue
         if known is not None and known[2] < row[FETCHED]:
-            apart = rest and bool(known[4]) and not known[6]
-            result.versions.append((*_version(db, codec, known), apart))
+            result.versions.append((*known, bool(known[4])))
         result.newer.append(row)
         now[key] = state
-    if rest:
-        result.uses = _changed(there, now)
+    result.uses = _changed(there, now)
     if any(row[-1] for row in result.versions):
         _keep(db, result)
     return result
@@ -167,7 +146,7 @@ def _changed(there: Mapping[Key, Row], now: Mapping[Key, Row]) -> dict[Known, in
         before = there.get(key)
         if before is state:
             continue
-        if before is not None and before[4] and not before[6]:
+        if before is not None and before[4]:
             uses[before[0], before[5]] -= 1
         if state[4]:
             uses[state[0], state[5]] += 1
@@ -175,26 +154,17 @@ def _changed(there: Mapping[Key, Row], now: Mapping[Key, Row]) -> dict[Known, in
 
 
 def _states(db: sqlite3.Connection, pages: Sequence[Row]) -> dict[Key, Row]:
-    """Return the columns ``rows.PAGE`` of existing pages, and the bytes in the row."""
+    """Return crawl, fingerprint, time, status, size and digest of the pages that exist."""
     found: dict[Key, Row] = {}
     for crawl, some in groupby(pages, key=itemgetter(CRAWL)):
         numbers = padded([row[FINGERPRINT] for row in some])
         sql = (
-            "SELECT crawl, fingerprint, fetched_ms, status, body_bytes, content, length(body) "
+            "SELECT crawl, fingerprint, fetched_ms, status, body_bytes, content "
             f"FROM pages WHERE crawl = ? AND fingerprint IN ({marks(len(numbers))})"
         )
         for row in db.execute(sql, (crawl, *numbers)).fetchall():
             found[row[:2]] = row
     return found
-
-
-def _version(db: sqlite3.Connection, codec: Codec, state: Row) -> Row:
-    crawl, fingerprint, fetched_ms, status, size, content, inline = state
-    digest = digest_of(content)
-    if not digest and inline:
-        sql = "SELECT body FROM pages WHERE crawl = ? AND fingerprint = ?"
-        digest = hash_body(codec.unpack(db.execute(sql, (crawl, fingerprint)).fetchone()[0]))
-    return crawl, fingerprint, fetched_ms, status, size, digest
 
 
 def put_versions(db: sqlite3.Connection, versions: Sequence[Row]) -> None:
@@ -208,15 +178,10 @@ def put_versions(db: sqlite3.Connection, versions: Sequence[Row]) -> None:
         )
 
 
-def history(
-    db: sqlite3.Connection, codec: Codec, crawl: int, fingerprint: int, limit: int
-) -> list[Version]:
-    """See ``Store.history``. If no digest was noted, the body itself is read."""
+def history(db: sqlite3.Connection, crawl: int, fingerprint: int, limit: int) -> list[Version]:
+    """See ``Store.history``."""
     values = {"crawl": crawl, "number": fingerprint, "limit": limit + 1}
-    found = [
-        (fetched_ms, status, size, digest_of(content) or hash_body(codec.unpack(body)))
-        for fetched_ms, status, size, content, body in db.execute(_VERSIONS, values).fetchall()
-    ]
+    found = db.execute(_VERSIONS, values).fetchall()
     return [
         Version(
             fetched_ms=fetched_ms, status=status, digest=digest, body_bytes=size,

@@ -92,24 +92,19 @@ def pages(
     first: int,
     window: int,
     *,
-    indexed: bool,
     newest: bool = False,
 ) -> Iterator[Found]:
     """Yield rows of :func:`page_sql` in the order of storing, from row ``first`` on.
 
-    A step reads ``window`` rows; ``indexed``: whether there is an index by host; ``newest``: in the
-    opposite order.
+    A step reads ``window`` rows; ``newest``: in the opposite order.
     """
     some = "pages.crawl = ?"
     more = ""
     given: list[object] = [crawl]
     least: list[object] = []
-    if wanted.host and indexed:
+    if wanted.host:
         some += f" AND {HOST} = ?"
         given.append(rows.clean(wanted.host) + "/")
-    elif wanted.host:
-        more = f"AND {HOST} = ? "
-        least.append(rows.clean(wanted.host) + "/")
     low, high = wanted.status
     if wanted.since_ms > 0 or low > 0 or high < 999:
         more += "AND status BETWEEN ? AND ? AND fetched_ms >= ?"

@@ -21,11 +21,7 @@ FREED_ROWS = 5000
 """Rows that one step of :func:`free` changes, so that it holds the write lock for milliseconds."""
 
 QUEUED = 1 << 40
-"""``queued`` is this number plus the store's clock.
-
-A lower number is a node's epoch from a process of the previous version: it is not known since when
-such a row is queued.
-"""
+"""``queued`` is this number plus the store's clock, which is above 0 but may be small."""
 
 _READ = "id, fingerprint, partition, url, depth, level, redirects"
 _NAMED = 400
@@ -158,19 +154,13 @@ def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: i
 
 
 def free(db: sqlite3.Connection, partition: int, since: int = 0) -> int:
-    """Let rows wait again that were queued ``since`` or later, or at an unknown time.
-
-    Returns how many, of one step.
-    """
+    """Let rows wait again that were queued ``since`` or later; return how many, of one step."""
     stamp = clock(db).clock
-    changed = 0
-    for when in (f"queued >= {QUEUED + since:d}", f"queued <> 0 AND queued < {QUEUED:d}"):
-        changed += db.execute(
-            "UPDATE overflow SET queued = 0, stamp = ? WHERE id IN (SELECT id FROM overflow "
-            f"INDEXED BY overflow_queued WHERE partition = ? AND queued <> 0 AND {when} LIMIT ?)",
-            (stamp, partition, FREED_ROWS - changed),
-        ).rowcount
-    return changed
+    return db.execute(
+        "UPDATE overflow SET queued = 0, stamp = ? WHERE id IN (SELECT id FROM overflow "
+        "INDEXED BY overflow_queued WHERE partition = ? AND queued <> 0 AND queued >= ? LIMIT ?)",
+        (stamp, partition, QUEUED + since, FREED_ROWS),
+    ).rowcount
 
 
 def settled(db: sqlite3.Connection, keys: Iterable[tuple[int, int]]) -> None:

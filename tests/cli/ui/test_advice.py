@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from greencrawl.cli import connecting
+from greencrawl.cli.admin import migrate as migrating
 from greencrawl.cli.commands import crawl
 from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.main import main
@@ -18,8 +19,9 @@ from greencrawl.schema.net.suffixes import SUFFIXES
 from greencrawl.schema.net.urls import CANONICALISER, fingerprint
 from greencrawl.schema.records import Commit, CrawlOptions, FrontierIdentity, HookRun, StoredPage
 from greencrawl.store import open_store
+from greencrawl.store.sqlite.migrations import SqliteUpgrade
 from tests.cli.ui.test_follow import WANTED, broker
-from tests.support.old_store import create
+from tests.support.old_store import create, later_version
 
 URL = "https://example.org/"
 
@@ -71,12 +73,15 @@ def test_an_advised_command_names_the_data_folder_of_the_present_command(
 
 
 def test_advice_to_migrate_names_the_data_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "d").mkdir()
-    create(tmp_path / "d" / "content.sqlite", 2)
+    path = tmp_path / "d" / "content.sqlite"
+    create(path)
     main(["pages", "--data", "d"])
     assert "run `greencrawl migrate --data d`" in capsys.readouterr().err
+    newer = later_version(tmp_path / "newer")
+    monkeypatch.setattr(migrating, "open_upgrade", lambda _: SqliteUpgrade(path, newer))
     main(["migrate", "--data", "d"])
     assert "`greencrawl migrate --post --data d`" in capsys.readouterr().out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import gevent
 import pytest
 
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.records import Commit, CrawlOptions, Mark, Stamp
+from greencrawl.schema.records import CrawlOptions
 from greencrawl.store.migrations import load, statements
 from greencrawl.store.sqlite.connection import connect
 from greencrawl.store.sqlite.migrations import FOLDER, migrate
@@ -74,29 +73,6 @@ def test_opening_an_old_database_again_keeps_its_content(path: Path) -> None:
     second.close()
 
 
-def test_a_store_of_the_first_version_is_migrated_and_keeps_its_content(path: Path) -> None:
-    first = path.parent / "first"
-    first.mkdir()
-    shutil.copy(FOLDER / "0001_content.sql", first)
-    connection = connect(path, create=True)
-    assert migrate(connection, first) == 1
-    connection.execute("UPDATE clock SET value = 7")
-    connection.execute(
-        "INSERT INTO pages (crawl, fingerprint, stamp, fetched_ms, elapsed_ms, status, depth, "
-        "body_bytes, truncated, content, url, language, encoding, title, headers, links, text, "
-        "body) VALUES (1, 5, 6, 1, 1, 200, 0, 9, 0, 1, 'http://a/', '', '', '', '{}', '', '', '')"
-    )
-    connection.close()
-    store = SqliteStore(path)
-    assert store.clock() == Stamp(7, {})
-    assert [mark for some in store.replay_marks(6) for mark in some] == [
-        Mark(1, "http://a/", "S", 9)
-    ]
-    assert store.raise_epoch("n", 0, 1)
-    assert store.commit(Commit()) == Stamp(7, {"n": 1})
-    store.close()
-
-
 def test_a_database_of_a_newer_version_is_refused_untouched(path: Path) -> None:
     SqliteStore(path).close()
     raw = sqlite3.connect(path, isolation_level=None)
@@ -144,7 +120,11 @@ def test_a_script_splits_into_statements() -> None:
 
 
 def test_shipped_migrations_are_numbered_without_gaps() -> None:
-    assert [migration.number for migration in load(FOLDER)] == list(range(1, len(load(FOLDER)) + 1))
+    base, *later = load(FOLDER)
+    assert base.base
+    assert list(base.records) == list(range(1, base.number + 1))
+    first = base.number + 1
+    assert [one.number for one in later] == list(range(first, first + len(later)))
 
 
 def test_stores_opened_by_greenlets_at_once_do_not_block_each_other(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Databases of every earlier version, opened by this one; and both versions on one file at once."""
+"""Databases of every version since 0.1.0, opened by this one; and two versions on one file."""
 
 from __future__ import annotations
 
@@ -7,24 +7,32 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from greencrawl.cli.main import main
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.records import Admission, Commit, CrawlOptions, PageFilter, Stamp
+from greencrawl.schema.records import Admission, Commit, PageFilter, Stamp
 from greencrawl.store.migrations import Applied, Migration, load, pending
-from greencrawl.store.sqlite.migrations import FOLDER, SqliteUpgrade, applied
+from greencrawl.store.sqlite.migrations import FOLDER, SqliteUpgrade, applied, prepare
 from greencrawl.store.sqlite.store import SqliteStore
 from greencrawl.store.sqlite.tables import lists
-from greencrawl.store.sqlite.tables.contents import OWN_BODIES
 from tests.support import old_store
-from tests.support.old_store import OldProcess, create, url
+from tests.support.body_uses import check_uses
+from tests.support.old_store import (
+    FIRST,
+    GONE,
+    NEWS,
+    OldProcess,
+    create,
+    later_version,
+    schema_of,
+    url,
+)
 from tests.support.store_content import MAIN, SPANS, TEXT
 from tests.support.store_records import attempt, digest, final, page
 
-LAST = len(load(FOLDER))
-POST = [one.number for one in load(FOLDER) if one.post]
+LAST = load(FOLDER)[-1].number
+BODIES = {1: b"one " * 50, 2: b"two " * 50, 3: b"one " * 50, 4: b"", 5: b"second"}
 
 
 @pytest.fixture
@@ -39,107 +47,56 @@ def numbers(path: Path) -> list[int]:
     return found
 
 
-def fill(path: Path, version: int) -> None:
-    """Rows of all kinds that ``version`` knew."""
-    old = OldProcess(path)
-    old.db.execute("UPDATE clock SET value = 7")
-    identity = msgspec.json.encode(old_store.IDENTITY).decode()
-    old.db.execute("INSERT INTO frontier (only, identity) VALUES (1, ?)", (identity,))
-    assert old.put_crawl("news") == 1
-    assert old.put_crawl("gone", deleted=True) == 2
-    old.put_page(1, 1, 1000, b"one" * 500, "http://a/")
-    old.put_page(1, 2, 1000, b"two" * 500, content="18446744073709551615")
-    old.put_page(1, 3, 1000, b"one" * 500)
-    old.put_page(1, 4, 1000, b"", content=77)
-    old.put_page(1, 5, 1000, b"five", content=-5)
-    old.put_page(2, 1, 1000, b"of a deleted crawl")
-    for at_ms in (1000, 2000):
-        old.put_attempt(1, 1, at_ms)
-    old.put_final(1, 9, 1000)
-    seeds = old_store.pack(msgspec.msgpack.encode([Admission("http://s/")]))
-    old.db.execute(
-        "INSERT INTO seed_batches (crawl, stamp, forced, urls) VALUES (1, 7, 1, ?)", (seeds,)
-    )
-    old.db.execute("INSERT INTO blocks VALUES ('a.org', 5000, '429')")
-    if version >= 2:
-        old.db.execute("INSERT INTO nodes VALUES ('n0', 4)")
-    if version >= 3:
-        put = (
-            "INSERT INTO overflow (crawl, fingerprint, partition, level, depth, redirects, queued, "
-            "host, url) VALUES (1, {0}, 7, 3, 1, 0, {1}, 'a.org', 'http://a.org/{0}')"
-        )
-        old.db.execute(put.format(50, 0))
-        old.db.execute(put.format(51, 4))  # queued, under epoch 4
-    if version >= 4:
-        old.db.execute("INSERT INTO purges (crawl, asked_ms) VALUES (2, 5)")
-        old.db.execute("INSERT INTO purges (crawl, host, asked_ms) VALUES (1, 'a.org', 6)")
-    if version >= 5:
-        noted = str(int.from_bytes(digest(b"noted" * 100), "big"))
-        old.put_page(1, 6, 2000, b"noted" * 100, content=noted)
-        columns = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
-        values = (1, 6, 1000, 203, 5, digest(b"first"))
-        old.db.execute(f"INSERT INTO versions ({columns}) VALUES (?, ?, ?, ?, ?, ?)", values)
-    old.close()
+def change(path: Path, sql: str) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    assert db.execute(sql).rowcount != 0
+    db.close()
 
 
-def check(store: SqliteStore, version: int) -> None:
-    """Check that all rows of :func:`fill` are read correctly."""
-    assert store.clock() == Stamp(7, {"n0": 4} if version >= 2 else {})
+def check(store: SqliteStore) -> None:
+    """Check that all rows that version 0.1.0 wrote are read correctly."""
+    assert store.clock() == Stamp(1, {"n0": 4})
     assert store.frontier() == old_store.IDENTITY
-    assert [(c.id, c.name, c.roots) for c in store.crawls()] == [(1, "news", ("example.org",))]
-    bodies = {1: b"one" * 500, 2: b"two" * 500, 3: b"one" * 500, 4: b"", 5: b"five"}
-    if version >= 5:
-        bodies[6] = b"noted" * 100
-    for number, body in bodies.items():
-        stored = store.page(1, number)
+    assert [(c.id, c.name, c.roots) for c in store.crawls()] == [(NEWS, "news", ("example.org",))]
+    for number, body in BODIES.items():
+        stored = store.page(NEWS, number)
         assert stored is not None
         assert (stored.url, stored.body, stored.digest) == (url(number), body, hashed(body))
-        assert stored.headers == {"a": "b"}
-        assert stored.text == f"text {stored.fetched_ms}"
+        assert (stored.title, stored.headers) == (f"title {stored.fetched_ms}", {"a": "b"})
+        assert stored.text == (f"text {number}" if body else "")
         assert stored.main is None, "nothing was told then"
-        latest = store.history(1, number)[0]
+        latest = store.history(NEWS, number)[0]
         assert (latest.digest, latest.body_bytes) == (hashed(body), len(body))
-    assert {one.fingerprint: one.body for _, one in store.pages(1, detail="body")} == bodies
-    first = store.page(1, 1, detail="text")
+    assert {one.fingerprint: one.body for _, one in store.pages(NEWS, detail="body")} == BODIES
+    texts = {one.fingerprint: one.text for _, one in store.pages(NEWS, detail="text")}
+    assert texts == {number: f"text {number}" if body else "" for number, body in BODIES.items()}
+    assert [(v.fetched_ms, v.digest, v.changed) for v in store.history(NEWS, 5)] == [
+        (2000, digest(b"second"), True),
+        (1000, digest(b"first"), True),
+    ]
+    first = store.page(NEWS, 1, detail="text")
     assert first is not None
     assert [link.url for link in first.links] == ["http://a/"]
-    assert [one.at_ms for one in store.attempts(1, 1)] == [2000, 1000]
-    dead = store.final(1, 9)
+    fifth = store.page(NEWS, 5, detail="text")
+    assert fifth is not None
+    assert fifth.fields == {"price": 3}
+    assert [one.at_ms for one in store.attempts(NEWS, 1)] == [2000, 1000]
+    dead = store.final(NEWS, 9)
     assert dead is not None
-    assert (dead.url, dead.state, dead.detail) == (url(9), "dead", "gave up")
+    assert (dead.url, dead.state, dead.detail) == (url(9), "dead", "after 5 tries")
     assert [(b.id, b.urls, b.force) for b in store.pending_seeds()] == [
         (1, (Admission("http://s/"),), True)
     ]
     assert store.blocks(0) == [("a.org", 5000, "429")]
-    waiting = [row.item.url for row in store.overflow(1, 7, "a.org", 5)]
-    assert waiting == (["http://a.org/50"] if version >= 3 else [])
-    store.free_overflow(7, since=store.clock().clock)  # it is unknown when it was queued
-    freed = [row.item.url for row in store.overflow(1, 7, "a.org", 5)]
-    assert freed == (["http://a.org/50", "http://a.org/51"] if version >= 3 else [])
-    asked = [(purge.crawl, purge.host) for purge in store.purges()]
-    assert asked == [("gone", ""), ("news", "a.org")][: 2 if version >= 4 else 1]
-    if version >= 5:
-        assert [(v.fetched_ms, v.status, v.changed) for v in store.history(1, 6)] == [
-            (2000, 200, True),
-            (1000, 203, True),
-        ]
-
-
-def test_a_page_that_an_older_process_has_replaced_has_no_main_text(path: Path) -> None:
-    create(path, 4)
-    old = OldProcess(path)
-    store = SqliteStore(path)
-    crawl = old.put_crawl("news")
-    store.commit(Commit([page(crawl, 1, text=TEXT, spans=SPANS)]))
-    told = store.page(crawl, 1)
-    assert told is not None
-    assert told.main == MAIN
-    old.put_page(crawl, 1, 2_000_000_000_000, b"new")
-    old.close()
-    found = store.page(crawl, 1)
-    assert found is not None
-    assert (found.text, found.main) == ("text 2000000000000", None)
-    store.close()
+    assert store.delays() == {"a.org": 1500}
+    assert list(store.debts()) == ["n0"]
+    assert [row.item.url for row in store.overflow(NEWS, 7, "a.org", 5)] == ["http://a.org/50"]
+    store.free_overflow(7, since=2)
+    assert [row.item.url for row in store.overflow(NEWS, 7, "a.org", 5)] == ["http://a.org/50"]
+    store.free_overflow(7, since=1)
+    freed = [row.item.url for row in store.overflow(NEWS, 7, "a.org", 5)]
+    assert freed == ["http://a.org/50", "http://a.org/51"]
+    assert [(one.crawl, one.host) for one in store.purges()] == [("gone", ""), ("news", "a.org")]
 
 
 def hashed(body: bytes) -> bytes:
@@ -147,7 +104,7 @@ def hashed(body: bytes) -> bytes:
 
 
 @pytest.fixture(params=["alone", "beside another"])
-def other(request: pytest.FixtureRequest, path: Path) -> Iterator[list[OldProcess]]:
+def other(request: pytest.FixtureRequest) -> Iterator[list[OldProcess]]:
     """Whether an old process has the file open during the upgrade."""
     opened: list[OldProcess] = []
     if request.param != "alone":
@@ -157,23 +114,21 @@ def other(request: pytest.FixtureRequest, path: Path) -> Iterator[list[OldProces
         one.close()
 
 
-@pytest.mark.parametrize("version", range(1, LAST + 1))
+@pytest.mark.parametrize("version", range(FIRST, LAST + 1))
 def test_a_database_of_each_version_is_upgraded_and_reads_right(
     path: Path, version: int, other: list[OldProcess]
 ) -> None:
     create(path, version)
-    fill(path, min(version, 5))
     other[:] = [OldProcess(path) for _ in other]
     store = SqliteStore(path)
-    behind = [number for number in POST if number > version] if other else []
-    assert numbers(path) == [n for n in range(1, LAST + 1) if n not in behind]
-    check(store, version)
+    assert numbers(path) == list(range(1, LAST + 1))
+    check(store)
 
     store.commit(
         Commit(
             [
                 page(1, 1, 3000, body=b"new"),
-                page(1, 2, 3000, body=b"two" * 500),
+                page(1, 2, 3000, body=b"two " * 50),
                 page(1, 3, 500, body=b"late"),
                 page(1, 4, 3000, body=b"new"),
                 page(1, 9, 3000),
@@ -182,7 +137,7 @@ def test_a_database_of_each_version_is_upgraded_and_reads_right(
             [final(1, 5, 4000, "gone")],
         )
     )
-    bodies = {1: b"new", 2: b"two" * 500, 3: b"one" * 500, 4: b"new", 5: b"five"}
+    bodies = {1: b"new", 2: b"two " * 50, 3: b"one " * 50, 4: b"new", 5: b"second"}
     for number, body in bodies.items():
         stored = store.page(1, number)
         assert stored is not None
@@ -198,104 +153,98 @@ def test_a_database_of_each_version_is_upgraded_and_reads_right(
     (gone, *_) = store.purges()
     while store.purge_step(gone):
         pass
-    assert [(purge.crawl, purge.host) for purge in store.purges()] == (
-        [("news", "a.org")] if version >= 4 else []
-    )
+    assert [(purge.crawl, purge.host) for purge in store.purges()] == [("news", "a.org")]
+    check_uses(store, NEWS)
+    store.close()
+
+
+def test_a_database_of_0_1_0_gets_the_schema_and_the_records_of_a_new_one(
+    path: Path, tmp_path: Path
+) -> None:
+    create(path)
+    SqliteStore(path).close()
+    new = tmp_path / "new.sqlite"
+    SqliteStore(new).close()
+    assert schema_of(path) == schema_of(new)
+
+
+def test_a_page_that_an_older_process_has_replaced_has_no_main_text(path: Path) -> None:
+    create(path)
+    old = OldProcess(path)
+    store = SqliteStore(path)
+    store.commit(Commit([page(NEWS, 1, 2000, text=TEXT, spans=SPANS)]))
+    told = store.page(NEWS, 1)
+    assert told is not None
+    assert told.main == MAIN
+    old.put_page(NEWS, 1, 2_000_000_000_000, b"new")
+    old.close()
+    found = store.page(NEWS, 1)
+    assert found is not None
+    assert (found.text, found.main) == ("text 2000000000000", None)
     store.close()
 
 
 def test_old_and_new_processes_write_on_side_by_side_and_read_each_others_rows(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create(path, 4)
+    create(path)
     old = OldProcess(path)
-    crawl = old.put_crawl("news")
-    old.put_page(crawl, 1, 1000, b"old " * 400, "http://a/")
+    old.put_page(NEWS, 11, 1000, b"old " * 400, "http://a/")
     new = SqliteStore(path)
-    assert not set(POST) & set(numbers(path))
+    new.delete_crawl(GONE)
 
     new.commit(
         Commit(
             [
-                page(crawl, 1, 2000, body=b"new " * 400, text="words", links=[Admission("http://b/")]),
-                page(crawl, 2, 1000, body=b"same" * 400),
-                page(crawl, 3, 1000, body=b"same" * 400),
+                page(NEWS, 11, 2000, body=b"new " * 400, text="words", links=[Admission("http://b/")]),
+                page(NEWS, 12, 1000, body=b"same" * 400),
+                page(NEWS, 13, 1000, body=b"same" * 400),
             ]
         )
     )  # fmt: skip
-    seen = old.page(crawl, 1)
+    seen = old.page(NEWS, 11)
     assert (seen["body"], seen["fetched_ms"], seen["text"]) == (b"new " * 400, 2000, b"words")
     assert seen["links"] == {"http://a/", "http://b/"}
-    assert isinstance(seen["content"], int)
-    assert [old.page(crawl, n)["body"] for n in (2, 3)] == [b"same" * 400] * 2
+    assert seen["digest"] == digest(b"new " * 400)
+    assert [old.page(NEWS, n)["body"] for n in (12, 13)] == [b"same" * 400] * 2
 
-    old.put_page(crawl, 1, 3000, b"newer" * 400, "http://c/")
-    old.put_page(crawl, 2, 500, b"late")
-    stored = new.page(crawl, 1)
+    old.put_page(NEWS, 11, 3000, b"newer" * 400, "http://c/")
+    stored = new.page(NEWS, 11)
     assert stored is not None
     assert (stored.body, stored.digest) == (b"newer" * 400, digest(b"newer" * 400))
+    assert stored.text == "text 3000"
     assert {link.url for link in stored.links} == {"http://a/", "http://b/", "http://c/"}
-    assert [v.fetched_ms for v in new.history(crawl, 1)] == [3000, 1000]
-    new.commit(Commit([page(crawl, 1, 4000, body=b"newer" * 400)]))
-    assert [(v.fetched_ms, v.changed) for v in new.history(crawl, 1)] == [
+    assert [v.fetched_ms for v in new.history(NEWS, 11)] == [3000, 2000, 1000]
+    new.commit(Commit([page(NEWS, 11, 4000, body=b"newer" * 400)]))
+    assert [(v.fetched_ms, v.changed) for v in new.history(NEWS, 11)] == [
         (4000, False),
         (3000, True),
+        (2000, True),
         (1000, True),
     ]
-    assert old.page(crawl, 1)["body"] == b"newer" * 400
+    assert old.page(NEWS, 11)["body"] == b"newer" * 400
+    check_uses(new, NEWS)
 
     monkeypatch.setattr(lists, "WINDOW", 1)
-    for host, found in (("example.org", {1, 2, 3}), ("other.org", set())):
+    for host, found in (("example.org", {1, 2, 3, 4, 5, 11, 12, 13}), ("other.org", set())):
         wanted = PageFilter(host=host)
-        assert {one.fingerprint for _, one in new.pages(crawl, wanted)} == found
-    monkeypatch.undo()
-
+        assert {one.fingerprint for _, one in new.pages(NEWS, wanted)} == found
     old.close()
-    upgrade = SqliteUpgrade(path)
-    assert [one.number for one in upgrade.pending()] == POST
-    assert upgrade.apply(post=True, told=lambda _: None) == len(POST)
-    new.commit(Commit([page(crawl, 4, 1000, body=b"same" * 400), page(crawl, 2, 5000, body=b"2")]))
-    bodies = {one.fingerprint: one.body for _, one in new.pages(crawl, detail="body")}
-    assert bodies == {1: b"newer" * 400, 2: b"2", 3: b"same" * 400, 4: b"same" * 400}
     new.close()
 
 
-def test_texts_stay_in_their_rows_while_an_older_process_reads_them_there(path: Path) -> None:
-    create(path, OWN_BODIES)
-    old = OldProcess(path)
-    store = SqliteStore(path)
-    crawl = store.put_crawl("news", CrawlOptions(), []).id
-    store.commit(Commit([page(crawl, 1, body=b"same" * 99, text="before" * 99)]))
-    sql = "SELECT text, contents.body FROM pages, contents WHERE fingerprint = 1"
-    text, body = old.db.execute(sql).fetchone()
-    assert (old_store.unpack(text), old_store.unpack(body)) == (b"before" * 99, b"same" * 99)
-
-    old.close()
-    assert SqliteUpgrade(path).apply(post=True, told=lambda _: None) == 1
-    more = [(2, b"same" * 99, "before" * 99), (3, b"other" * 99, "after" * 99)]
-    store.commit(Commit([page(crawl, n, body=body, text=text) for n, body, text in more]))
-    for detail in ("text", "body"):
-        found = {one.fingerprint: one.text for _, one in store.pages(crawl, detail=detail)}
-        assert found == {1: "before" * 99, 2: "before" * 99, 3: "after" * 99}
-    bodies = {one.fingerprint: one.body for _, one in store.pages(crawl, detail="body")}
-    assert bodies == {1: b"same" * 99, 2: b"same" * 99, 3: b"other" * 99}
-    store.close()
-    db = sqlite3.connect(path)
-    kept = db.execute("SELECT typeof(text) FROM pages ORDER BY fingerprint").fetchall()
-    assert kept == [("blob",), ("blob",), ("integer",)]
-    db.close()
-
-
 def test_a_process_finishes_the_upgrade_only_if_no_older_process_is_there(
-    path: Path,
+    path: Path, tmp_path: Path
 ) -> None:
-    create(path, 4)
+    create(path)
+    newer = later_version(tmp_path / "newer")
     old = OldProcess(path)
-    SqliteStore(path).close()
-    assert not set(POST) & set(numbers(path))
+    prepare(path, newer)
+    assert numbers(path)[-1] == 9001
+    assert [one.number for one in SqliteUpgrade(path, newer).pending()] == [9002]
     old.close()
-    SqliteStore(path).close()
-    assert numbers(path) == list(range(1, LAST + 1))
+    prepare(path, newer)
+    assert numbers(path)[-2:] == [9001, 9002]
 
 
 @pytest.mark.parametrize(
@@ -307,8 +256,7 @@ def test_commands_that_only_read_change_no_schema(
 ) -> None:
     for name in ("BROKER", "STORE", "BODIES"):
         monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
-    create(path, 4)
-    fill(path, 4)
+    create(path)
     command = [*look, "--data", str(path.parent)]
     before = schema_of(path)
     assert main(command) != 0, "tables that this version reads are not there"
@@ -317,17 +265,56 @@ def test_commands_that_only_read_change_no_schema(
     before = schema_of(path)
     assert main(command) == 0
     assert schema_of(path) == before
-    assert not set(POST) & set(numbers(path))
-    SqliteStore(path).close()
-    assert set(POST) <= set(numbers(path)), "whoever writes does finish it"
 
 
-def schema_of(path: Path) -> list[tuple[str, ...]]:
+def dump(path: Path) -> list[str]:
     db = sqlite3.connect(path)
-    found = db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
-    found += db.execute("SELECT number, name FROM migrations ORDER BY number").fetchall()
+    found = list(db.iterdump())
     db.close()
     return found
+
+
+def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return why writers, readers and the upgrade refuse a file; they change no row."""
+    before = dump(path)
+    with pytest.raises(InvalidConfig) as told:
+        SqliteStore(path)
+    for command in (["migrate", "--dry-run"], ["migrate", "--post"], ["pages"]):
+        assert main([*command, "--data", str(path.parent)]) != 0
+        out, error = capsys.readouterr()
+        assert str(told.value)[:60] in " ".join(error.split())
+        assert "would be applied" not in out
+    assert dump(path) == before
+    return str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("left", "missing"),
+    [("number <= 4", "0005_pre_bodies"), ("number NOT IN (6, 7)", "0006_post_apart")],
+)
+def test_a_database_from_before_0_1_0_is_refused_with_the_version_to_start_first(
+    path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    left: str,
+    missing: str,
+) -> None:
+    monkeypatch.delenv("GREENCRAWL_STORE", raising=False)
+    create(path)
+    change(path, f"DELETE FROM migrations WHERE NOT ({left})")
+    told = refused(path, capsys)
+    assert f"before 0.1.0 (migration {missing} is missing)" in told
+    assert "`greencrawl migrate --post` of version 0.1.0 once" in told
+
+
+def test_pages_in_the_form_of_a_version_before_0_1_0_are_refused_and_not_misread(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GREENCRAWL_STORE", raising=False)
+    create(path)
+    change(path, "UPDATE pages SET content = '18446744073709551615', body = x'28' WHERE id = 3")
+    SqliteUpgrade(path).apply(post=True, told=lambda _: None)
+    assert "has pages that a version before 0.1.0 stored" in refused(path, capsys)
 
 
 def test_an_upgrade_of_another_programs_file_is_refused_before_it_begins(
@@ -337,22 +324,19 @@ def test_an_upgrade_of_another_programs_file_is_refused_before_it_begins(
     db = sqlite3.connect(path)
     db.execute("CREATE TABLE invoices (n)")
     db.close()
-    for command in (["migrate", "--dry-run"], ["migrate"], ["pages"]):
-        assert main([*command, "--data", str(path.parent)]) != 0
-        out, error = capsys.readouterr()
-        assert "another program's database (it has a table 'invoices')" in error
-        assert "would be applied" not in out
+    assert "another program's database (it has a table 'invoices')" in refused(path, capsys)
 
 
 # -- the rules, whatever the database
 
 
 def made(number: int, name: str) -> Migration:
-    return Migration(number, name, "", f"sum {number}")
+    return Migration(number, name, "", {number: Applied(name, f"sum {number}")})
 
 
 AVAILABLE = [made(1, "content"), made(2, "pre_more"), made(3, "post_more"), made(4, "pre_last")]
-ALL = {one.number: Applied(one.name, one.checksum) for one in AVAILABLE}
+ALL = {number: one for file in AVAILABLE for number, one in file.records.items()}
+BASE = [Migration(2, "base", "", {1: ALL[1], 2: ALL[2]}), *AVAILABLE[2:]]
 
 
 def test_an_empty_database_gets_all_migrations_and_others_wait_with_post() -> None:
@@ -386,24 +370,38 @@ def test_a_store_opens_beside_a_later_pre_migration_but_not_a_post_migration(pat
         SqliteStore(path)
 
 
-def test_migrations_that_were_shipped_before_are_unchanged() -> None:
+def test_a_base_is_applied_to_an_empty_database_and_stands_for_its_files_in_others() -> None:
+    assert pending(BASE, {}, post=False) == BASE
+    assert [one.number for one in pending(BASE, {1: ALL[1], 2: ALL[2]}, post=False)] == [4]
+    assert pending(BASE, ALL) == []
+    for part in ({1: ALL[1]}, {2: ALL[2], 3: ALL[3]}, {7: Applied("pre_later", "x")}):
+        with pytest.raises(InvalidConfig, match=r"before 0\.1\.0 \(migration 000\d_"):
+            pending(BASE, part)
+    with pytest.raises(InvalidConfig, match="0001_content was edited"):
+        pending(BASE, ALL | {1: Applied("content", "other")})
+
+
+def test_migrations_that_were_shipped_before_are_unchanged(path: Path) -> None:
+    """Those of the commit before the base, which took over stores of version 0.1.0."""
     known = {
-        "0001_content": "597ce3eaeecfdac0",
-        "0002_epochs": "6c523e04aaaec07b",
-        "0003_overflow": "5ad3e30bc88af19f",
-        "0004_purges": "8d9660216828aecc",
-    }
-    shipped = {str(one): one.checksum[:16] for one in load(FOLDER)}
+        9: "4248413b", 10: "16f9bb16", 11: "701b433c",
+        12: "e5bc0728", 13: "ac104856", 14: "64afe738",
+    }  # fmt: skip
+    shipped = {n: one.checksum[:8] for file in load(FOLDER) for n, one in file.records.items()}
     assert shipped.items() >= known.items()
-    later = [one.name for one in load(FOLDER) if str(one) not in known]
-    assert all(name.startswith(("pre_", "post_")) for name in later)
+    create(path)
+    db = sqlite3.connect(path)
+    assert load(FOLDER)[0].records == applied(db)
+    db.close()
+    later = load(FOLDER)[1:]
+    assert all(one.name.startswith(("pre_", "post_")) for one in later)
 
 
 def test_the_upgrade_of_a_missing_file_creates_it_only_when_applied(path: Path) -> None:
     upgrade = SqliteUpgrade(path)
-    assert len(upgrade.pending()) == LAST
+    assert upgrade.pending() == load(FOLDER)
     assert not path.exists()
     told: list[Migration] = []
-    assert upgrade.apply(post=False, told=told.append) == LAST
-    assert [one.number for one in told] == list(range(1, LAST + 1))
+    assert upgrade.apply(post=False, told=told.append) == len(load(FOLDER))
+    assert [one.number for one in told] == list(range(FIRST, LAST + 1))
     shutil.rmtree(path.parent)

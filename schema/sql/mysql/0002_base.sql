@@ -1,4 +1,9 @@
--- The content of every crawl, and what the frontier is rebuilt from, for MariaDB 10.6+ and MySQL 8.
+-- The content of every crawl, and what the frontier is rebuilt from, for MariaDB 10.6+ and MySQL 8, as
+-- version 0.1.0 had it. It stands for the files that made a database before; a database has their names
+-- and checksums on record:
+--
+-- stands for 0001_pre_content 88ac69966ac6f920e1eff2004490f49a941134bd6a6f1230191e544e2506ddbe
+-- stands for 0002_pre_duties c32bd3366a644b8e6bbd24d6d6ffd3d60f196d82f6a9f79c33461c20e088d3d3
 --
 -- As in the SQLite files: `stamp` is the value of `clock` read in the row's own transaction, times
 -- `*_ms` are epoch milliseconds, blobs are zstd and an empty one stands for empty content. Names
@@ -7,6 +12,9 @@
 -- No AUTO_INCREMENT: two masters would have to share its steps. A crawl's id comes from `counters`;
 -- batches, purges, rows of the overflow and places are numbers that the client makes: milliseconds
 -- since 2026 << 22, plus a sequence that begins at random in each millisecond.
+--
+-- A file that failed half-way is run again. So later files add a column by a statement that is prepared
+-- only where the column is missing: MySQL 8 knows no ADD COLUMN IF NOT EXISTS.
 --
 -- Bytes a page, for 100 million pages. A row of an index is its columns and 20 bytes of header,
 -- transaction and pointer (6 in a secondary one), in leaves that are 50 to 70 % full where keys do
@@ -66,6 +74,8 @@ CREATE TABLE IF NOT EXISTS crawls (
     deleted TINYINT NOT NULL DEFAULT 0,   -- 1 while its rows are being removed in steps
     options MEDIUMTEXT NOT NULL,          -- JSON of CrawlOptions
     roots MEDIUMTEXT NOT NULL,            -- JSON list
+    -- Rises with every change of the row, and is compared by whoever acts on what it has read before.
+    version INT UNSIGNED NOT NULL DEFAULT 1,
     UNIQUE KEY crawls_living (living)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
@@ -229,17 +239,20 @@ CREATE TABLE IF NOT EXISTS overflow (
     fingerprint BIGINT NOT NULL,
     id BIGINT NOT NULL,                   -- order of arrival
     partition_no INT NOT NULL,
-    queued BIGINT NOT NULL DEFAULT 0,     -- epoch of the node that has it in memory, 0: none
+    queued BIGINT NOT NULL DEFAULT 0,     -- 2^40 and the clock, when it was queued; 0: it waits
     level INT NOT NULL,
     depth BIGINT NOT NULL,
     redirects BIGINT NOT NULL,
     host VARBINARY(512) NOT NULL,
     url MEDIUMTEXT NOT NULL,
+    -- When it began to wait, by the log's clock: recovery reads a window of it.
+    stamp BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (crawl, fingerprint),
     UNIQUE KEY overflow_by_id (partition_no, id),
     -- A host's best row first; hosts by name; whether a crawl has any (all with queued = 0).
     KEY overflow_waiting (queued, crawl, partition_no, host, level, id),
-    KEY overflow_queued (partition_no, queued)
+    KEY overflow_queued (partition_no, queued),
+    KEY overflow_by_stamp (partition_no, stamp, id)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
 -- What is being deleted: a whole crawl, or what waits of one host in it.
@@ -251,4 +264,71 @@ CREATE TABLE IF NOT EXISTS purges (
     total BIGINT NOT NULL DEFAULT 0,      -- rows or tasks at the beginning; 0: not counted yet
     removed BIGINT NOT NULL DEFAULT 0,
     UNIQUE KEY purges_by_host (crawl, host)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- A duty is held by one broker at a time. The epoch rises with each holder, and whoever writes under
+-- an older one is refused.
+CREATE TABLE IF NOT EXISTS duties (
+    name VARBINARY(64) NOT NULL PRIMARY KEY,
+    holder VARBINARY(64) NOT NULL,
+    epoch BIGINT NOT NULL,
+    until_ms BIGINT NOT NULL              -- epoch milliseconds of the server; 0: given back
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- A node that was away when links were to be admitted there: all that is stamped `since` or later
+-- has to be offered to it again. `serial` rises with each new debt.
+CREATE TABLE IF NOT EXISTS debts (
+    node VARBINARY(255) NOT NULL PRIMARY KEY,
+    since BIGINT NOT NULL,
+    serial BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Where a node was last met, without credentials: by it a node that is away is told from the others.
+CREATE TABLE IF NOT EXISTS addresses (
+    node VARBINARY(255) NOT NULL PRIMARY KEY,
+    address VARBINARY(512) NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Pages of a crawl with a limit, counted in the transaction that stores them.
+CREATE TABLE IF NOT EXISTS limits (
+    crawl INT UNSIGNED NOT NULL PRIMARY KEY,
+    pages BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Least delays that operators have set; a row stays until the delay is lifted.
+CREATE TABLE IF NOT EXISTS delays (
+    host VARBINARY(512) NOT NULL PRIMARY KEY,
+    delay_ms BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Pages whose hook failed; a row goes when the hook has run on the page without an error.
+CREATE TABLE IF NOT EXISTS hook_failures (
+    crawl INT UNSIGNED NOT NULL,
+    fingerprint BIGINT NOT NULL,
+    function VARBINARY(64) NOT NULL,
+    at_ms BIGINT NOT NULL,                -- of the fetch that it failed on
+    url MEDIUMTEXT NOT NULL,
+    message VARBINARY(800) NOT NULL,      -- what does not change from page to page; see hook_sums
+    PRIMARY KEY (crawl, fingerprint, function),
+    KEY hook_failures_by_message (crawl, function, message, fingerprint)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- How many they are, by message; a crawl has some hundreds of them at most.
+CREATE TABLE IF NOT EXISTS hook_sums (
+    crawl INT UNSIGNED NOT NULL,
+    function VARBINARY(64) NOT NULL,
+    message VARBINARY(800) NOT NULL,
+    pages BIGINT NOT NULL,
+    PRIMARY KEY (crawl, function, message)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Workers that cannot import a crawl's hook, as long as they say so.
+CREATE TABLE IF NOT EXISTS refusals (
+    worker VARBINARY(100) NOT NULL,
+    crawl INT UNSIGNED NOT NULL,
+    host VARBINARY(1100) NOT NULL,        -- the machine
+    hook VARBINARY(1100) NOT NULL,
+    reason MEDIUMTEXT NOT NULL,
+    until_ms BIGINT NOT NULL,             -- it counts until then
+    PRIMARY KEY (worker, crawl)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

@@ -1,4 +1,0 @@
--- From here on `contents.body` may be one frame of zstd over a page's text and, behind it, its body,
--- which are much alike: the body is its last `pages.body_bytes` bytes. `pages.text` then is a number,
--- the bytes of the text, with which the frame begins; a blob is the text itself, as before. No table
--- changes; but processes of the version before would take the whole for the body.
