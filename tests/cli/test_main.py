@@ -248,7 +248,6 @@ def test_an_unknown_crawl_is_answered_with_the_names_of_the_crawls(
         ("https://example.net/", "scope host"),
         ("https://example.org/new", "only a running broker knows"),
         ("https://example.org/%64ead", "(slow [2J). It was found as https://example.org/dead."),
-        ("ftp://example.org/", "example: invalid."),
     ],
 )
 def test_explain_without_broker_gives_one_reason(
@@ -257,6 +256,24 @@ def test_explain_without_broker_gives_one_reason(
     code, out, _ = run(capsys, "explain", url, "--data", str(filled))
     assert code == 0
     assert said in out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://[::1", "URL: not a URL to crawl (cannot be parsed): 'http://[::1'"),
+        ("ftp://example.org/", "URL: not a URL to crawl (neither http nor https)"),
+        ("htps://example.org/", "did you mean https://example.org/?"),
+        ("example", "URL: 'example' is no URL; if it is a host, give https://example/"),
+        ("", "URL: an empty text is no URL"),
+    ],
+)
+def test_explain_refuses_what_is_no_url(
+    capsys: pytest.CaptureFixture[str], filled: Path, url: str, said: str
+) -> None:
+    code, out, err = run(capsys, "explain", url, "--data", str(filled))
+    assert (code, out) == (2, "")
+    assert said in err
 
 
 def test_explain_lists_the_tries_and_no_control_characters(
