@@ -16,6 +16,7 @@ from greencrawl.schema.net.scope import check_options
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import CreateCrawl
 from greencrawl.schema.records.auth import Auth
+from greencrawl.schema.records.recrawl import Recrawl
 from greencrawl.schema.settings import AUTH_FIELDS
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has none
@@ -211,9 +212,11 @@ def _problem(text: str) -> tuple[str, str]:
     if option in _TABLES:
         return _problem_of_table(path, unknown["name"] if unknown else "", _FIELD.sub("", text))
     if unknown:
-        name = unknown["name"]
-        similar = difflib.get_close_matches(name, CreateCrawl.__struct_fields__, n=1)
-        return name, "unknown option" + (f"; did you mean {similar[0]}?" if similar else "")
+        name, table = unknown["name"], f"{path}." if path == "recrawl" else ""
+        known = Recrawl if table else CreateCrawl
+        similar = difflib.get_close_matches(name, known.__struct_fields__, n=1)
+        meant = f"; did you mean {table}{similar[0]}?" if similar else ""
+        return f"{table}{name}", f"unknown option{meant}"
     wanted = WANTED.get(option)
     return path, wanted or f"{_FIELD.sub('', text)}; see `greencrawl crawl --help`"
 

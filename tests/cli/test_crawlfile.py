@@ -161,6 +161,10 @@ def test_the_name_of_a_crawl_comes_from_the_option_then_the_file_then_the_file_n
         ('seeds = ["example.org"]\ndepth = "deep"', "depth: Expected `int`, got `str`"),
         ('seeds = ["example.org"]\nname = "No Name"', "name: must be 1 to 64 of a-z"),
         ('seeds = ["example.org"]\nrecrawl = "1d"', "recrawl: must be a table: [recrawl] with"),
+        (
+            'seeds = ["example.org"]\n[recrawl]\nevry = "1d"',
+            "recrawl.evry: unknown option; did you mean recrawl.every?",
+        ),
         ('seeds = ["example.org"]\n[recrawl]\nevery = "0s"', "recrawl.every: must be a number of"),
         ('seeds = ["example.org"]\n[recrawl]\nevery = "daily"', "recrawl.every: must be a number"),
         (

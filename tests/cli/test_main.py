@@ -338,6 +338,14 @@ def test_a_data_folder_that_may_not_be_entered_is_one_clear_error(
     assert (code, err) == (1, f"greencrawl: cannot read {tmp_path}: Permission denied\n")
 
 
+def test_the_message_about_a_name_of_a_data_folder_that_is_too_long_is_short(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = run(capsys, "pages", "--data", "/" + "x" * 5000)
+    assert code == 1
+    assert err == f"greencrawl: cannot read /{'x' * 199}: File name too long\n"
+
+
 def test_export_writes_pages_first_and_then_urls_without_a_page(
     capsys: pytest.CaptureFixture[str], filled: Path, tmp_path: Path
 ) -> None:
