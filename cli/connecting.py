@@ -174,7 +174,8 @@ def store(settings: Settings, *, upgrade: bool = False) -> Iterator[Store]:
     try:
         new = path is not None and not path.exists()
     except OSError as error:
-        raise GreencrawlError(f"cannot read {settings.data}: {error.strerror}") from error
+        where = str(settings.data)[:200]
+        raise GreencrawlError(f"cannot read {where}: {error.strerror}") from error
     if path is not None and new:
         raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
     try:

@@ -16,11 +16,17 @@ from greencrawl.schema.net.scope import check_options
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import CreateCrawl
 from greencrawl.schema.records.auth import Auth
+from greencrawl.schema.records.recrawl import Recrawl
 from greencrawl.schema.settings import AUTH_FIELDS
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has none
 _MISTYPED = re.compile(r"https?(?:[;/\\]|:{2})[;:/\\]*", re.IGNORECASE)  # https//example.org
 _PORT = re.compile(r"[^/?#]*:(?P<port>[0-9]+)(?:[/?#]|$)")
+_WORD = re.compile(
+    r"(?!localhost(?:[/?#]|$))[^.:/?#\\\u3002\uff0e\uff61]+(?P<path>[/?#].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A host of one label, with its path. The last three are dots in names of hosts."""
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
@@ -68,7 +74,7 @@ def build(
     values: dict[str, Any] = read(Path(files[0])) if files else {}
     urls = [argument for argument in arguments if not is_file(argument)]
     for url in urls:
-        if not _SCHEME.match(url) and Path(url).is_file():
+        if not _SCHEME.match(url) and _exists(url) and Path(url).is_file():
             what = f"{url} is a file; the name of a file that describes a crawl ends in .toml"
             raise InvalidConfig([("seeds", f"{what}; a list of URLs goes there as `seeds`")])
         if url.startswith(("/", "./", "../", "~")):
@@ -126,16 +132,41 @@ def has_scheme(text: str) -> bool:
 
 
 def seed_url(text: str) -> str:
+    """Return the canonical URL of what a person typed as a seed: see :func:`typed_url`."""
+    return typed_url(text, "seeds")
+
+
+def typed_url(text: str, field: str) -> str:
     """Return the canonical URL of what a person typed: ``example.org`` is
-    ``https://example.org/``."""
-    if typo := _MISTYPED.match(text.strip()):
-        raise InvalidConfig([("seeds", f"{text.strip()[:200]!r} is no URL{_meant(typo[0], text)}")])
+    ``https://example.org/``.
+
+    A word without a scheme, a dot or a port is refused, unless it is ``localhost``: it is more
+    often the name of a crawl or a file. Raises InvalidConfig, which names the ``field``.
+    """
+    text = text.strip()
+    if typo := _MISTYPED.match(text):
+        raise InvalidConfig([(field, f"{text[:200]!r} is no URL{_meant(typo[0], text)}")])
+    if not text:
+        raise InvalidConfig([(field, "an empty text is no URL")])
+    if host := _WORD.fullmatch(text):
+        url = f"https://{text[:200]}{'' if host['path'] else '/'}"
+        no_file = field == "seeds" and not _exists(text)
+        what = f"{text[:200]!r} is no URL{', and there is no such file' if no_file else ''}"
+        raise InvalidConfig([(field, f"{what}; if it is a host, give {url}")])
     try:
         return canonicalise(with_scheme(text))
     except InvalidUrl as error:
-        begin = _SCHEME.match(text.strip())
+        begin = _SCHEME.match(text)
         meant = _meant(begin[0], text) if begin else ""
-        raise InvalidConfig([("seeds", f"{error}{meant}")]) from error
+        raise InvalidConfig([(field, f"{error}{meant}")]) from error
+
+
+def _exists(text: str) -> bool:
+    """Return whether there is a file of that name, for any text."""
+    try:
+        return Path(text).exists()
+    except OSError:  # the text is too long for a name
+        return False
 
 
 def _meant(begin: str, text: str) -> str:
@@ -181,9 +212,11 @@ def _problem(text: str) -> tuple[str, str]:
     if option in _TABLES:
         return _problem_of_table(path, unknown["name"] if unknown else "", _FIELD.sub("", text))
     if unknown:
-        name = unknown["name"]
-        similar = difflib.get_close_matches(name, CreateCrawl.__struct_fields__, n=1)
-        return name, "unknown option" + (f"; did you mean {similar[0]}?" if similar else "")
+        name, table = unknown["name"], f"{path}." if path == "recrawl" else ""
+        known = Recrawl if table else CreateCrawl
+        similar = difflib.get_close_matches(name, known.__struct_fields__, n=1)
+        meant = f"; did you mean {table}{similar[0]}?" if similar else ""
+        return f"{table}{name}", f"unknown option{meant}"
     wanted = WANTED.get(option)
     return path, wanted or f"{_FIELD.sub('', text)}; see `greencrawl crawl --help`"
 

@@ -76,14 +76,22 @@ def default_text(field: inspect.Field) -> str:
     return f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
 
 
+class _WholeNumber(click.IntRange):
+    name = "whole number"  # of click it is "integer range", also in the message for `ten`
+
+
+class _Number(click.FloatRange):
+    name = "number"
+
+
 def _click_type(kind: inspect.Type) -> click.ParamType[Any]:
     match kind:
         case inspect.LiteralType(values=values):
             return click.Choice([str(value) for value in values])
         case inspect.IntType(ge=low, le=high):
-            return click.IntRange(low, None if high == UNBOUNDED else high)
+            return _WholeNumber(low, None if high == UNBOUNDED else high)
         case inspect.FloatType(ge=low, le=high):
-            return click.FloatRange(low, high)
+            return _Number(low, high)
         case _:
             return click.STRING
 

@@ -334,7 +334,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
             values[key.lower()] = parse(text if text.strip() else default)
         except ValueError as error:
             secret = key in SECRETS or key == "ALERT" or "@" in text
-            shown = "***" if secret else repr(text)
+            shown = "***" if secret else repr(text[:200])
             problems.append((PREFIX + key, f"{shown}: {error}"))
     if bool(values.get("tls_cert")) != bool(values.get("tls_key")):
         problems.append((PREFIX + "TLS_CERT", "needs GREENCRAWL_TLS_KEY, and the other way round"))

@@ -6,6 +6,7 @@ import os
 import resource
 import secrets
 import signal
+import sys
 import time
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import gevent
 from gevent.event import Event
 from gevent.lock import Semaphore
+from gevent.util import wrap_errors
 
 from greencrawl import __version__
 from greencrawl.broker.client import BrokerClient
@@ -30,7 +32,6 @@ from greencrawl.schema.records import (
     FinishItem,
     FinishRequest,
     MemberRequest,
-    Session,
     Task,
 )
 from greencrawl.schema.settings import Settings
@@ -77,8 +78,8 @@ log = logger("worker")
 
 MEND = (
     "no parse can be ended early: suspect pages are read in a process of their own, all reading "
-    "is slower, and no main text is stored; if there is a C compiler, `python -m "
-    "greencrawl.worker.extract.compile` compiles the part"
+    "is slower, and no main text is stored; if there is a C compiler, "
+    f"`{sys.executable} -m greencrawl.worker.extract.compile` compiles the part"
 )
 
 CALL_SECONDS = 30.0
@@ -332,7 +333,7 @@ class Worker:
         task = Task(suspect.task, suspect.url, suspect.depth, suspect.level, errors=suspect.errors)
         failure = Failure(cause, f"{_DID[cause]} the process that read it; next it is read alone")
         decision = retry.decide(failure, suspect.errors, crawl.options.tries, proven=False)
-        held = HeldSession(_session_of(suspect), 0.0)
+        held = HeldSession(suspect.of_session(), 0.0)
         result = self._results.failed(held, suspect.crawl, task, failure, decision)
         log.warning(
             "page_charged", url=suspect.url, cause=str(cause), outcome=str(decision.outcome)
@@ -344,21 +345,6 @@ class Worker:
         while True:
             self._crash_record.beat()
             gevent.sleep(min(1.0, self._settings.stall_seconds / 5))
-
-
-def _session_of(suspect: Suspect) -> Session:
-    return Session(
-        session=suspect.session,
-        token=suspect.token,
-        crawl=suspect.crawl,
-        revision=0,
-        host=suspect.session.partition("/")[2],
-        ttl=0.0,
-        delay=0.0,
-        floor=0.0,
-        robots_known=True,
-        tasks=(),
-    )
 
 
 def _join(settings: Settings, store: Store) -> Frontier:
@@ -390,10 +376,12 @@ def main(settings: Settings, number: int) -> int:
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(signum, stopping.set)
-    starting = gevent.spawn(Worker, settings, number, stopping, sender=sender)
-
+    begin_worker = wrap_errors((Exception,), Worker)  # gevent would print the traceback of an error
+    starting = gevent.spawn(begin_worker, settings, number, stopping, sender=sender)
     stopping.rawlink(lambda _: starting.kill(block=False))
     worker = starting.get()
+    if isinstance(worker, Exception):
+        raise worker
     garbage.started()
     if not isinstance(worker, Worker):  # told to stop while Redis, for example, is awaited
         return 0

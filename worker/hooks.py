@@ -265,7 +265,9 @@ def imported(module: str, field: str) -> ModuleType:
     """
     if module.endswith(".py") or "/" in module:
         path = module.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
-        what = f"{module!r} is a file: name it as Python imports it"
+        there = Path(module if module.endswith(".py") else f"{module}.py").is_file()
+        missing = "" if there else ", which does not exist"
+        what = f"{module!r} is a file{missing}: name a module as Python imports it"
         if not module.startswith(("/", "../")):
             what += f", {path!r}, in the folder that holds {path.partition('.')[0]!r}"
         raise InvalidConfig([(field, what)])

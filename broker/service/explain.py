@@ -63,6 +63,8 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
         why = state.why
         if crawl.state != "active":
             why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
+        elif state.state != "leased" and (idle := _of_workers(service)):
+            why = f"{idle}; {why}"
         kernel = KernelRules(crawl.options.kernels).named(url)
         why += f"; the kernel {kernel} is for it" if kernel else ""
         state = msgspec.structs.replace(state, why=why)
@@ -102,6 +104,21 @@ def _of_away(service: Service, error: Unavailable) -> str:
     since = [one for one in away if one.why == str(error) and one.since_ms]
     moment = f" since {_moment(since[0].since_ms)}" if since else ""
     return f"the waiting URLs of its host are unknown, and none is fetched{moment}: {error}"
+
+
+def _of_workers(service: Service) -> str:
+    """Say why no worker takes URLs; "" if one does, or if that is not known."""
+    try:
+        every = [one for one in service.members.list() if one.kind == "worker"]
+        at_work, _ = service.frontier.workers()
+        there = {one.node for one in every if one.status == "here"}
+        orders = [service.members.options_of(node)[1] for node in there]
+    except Unavailable:
+        return ""
+    if there and all(one.paused or one.drain for one in orders):
+        return "all workers are paused or drained (see `greencrawl nodes`)"
+    known = there or at_work or service.frontier.nodes_away()
+    return "" if known else "no worker takes URLs: none is running"
 
 
 def _because(crawl: Crawl) -> str:

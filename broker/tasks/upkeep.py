@@ -129,7 +129,7 @@ class Upkeep:
             try:
                 wait = self.step(heard)
             except DutyLost as error:
-                log.info("upkeep_passed_on", reason=str(error))
+                log.info("upkeep_superseded", reason=str(error))
                 own.duties.lost(UPKEEP)
             except Unavailable as error:
                 log.warning("upkeep_delayed", error=str(error))

@@ -118,7 +118,7 @@ def drain(node: str, data: str | None) -> None:
                     )
                 click.echo(f"{node}: drained")
                 return
-            text = f"{held:,} hosts are held"
+            text = f"{_hosts(held)} {'is' if held == 1 else 'are'} held"
             if text != said:
                 click.echo(said := text, err=True)
             if asked.asked.wait(LOOK_SECONDS):
@@ -158,12 +158,16 @@ def _line(name: str, some: Sequence[MemberState]) -> list[str]:
         some[0].kind,
         ", ".join(states),
         "1 process" if len(here) == 1 else f"{len(here)} processes",
-        f"{sum(one.sessions for one in told):,} hosts",
+        _hosts(sum(one.sessions for one in told)),
         f"{sum(one.requests_per_second for one in told):,.1f} requests/s",
         f"{sum(one.pages_per_second for one in told):,.1f} pages/s",
         size(sum(one.rss_bytes for one in told)),
         ", ".join(sorted({one.version for one in some})),
     ]
+
+
+def _hosts(number: int) -> str:
+    return "1 host" if number == 1 else f"{number:,} hosts"
 
 
 def _told(member: MemberState) -> Iterable[str]:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from greencrawl.cli import choose, connecting
-from greencrawl.cli.crawlfile import has_scheme, with_scheme
+from greencrawl.cli.crawlfile import has_scheme, typed_url, with_scheme
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import change_text, moment, printable
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
@@ -37,6 +37,7 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
     of a page that was fetched more than once. The running broker is asked; if none answers, the
     store, which does not know what is waiting.
     """
+    typed_url(url, "URL")
     settings = connecting.load(data)
     broker = connecting.answering(settings)
 

@@ -11,8 +11,10 @@ import click
 import requests
 
 from greencrawl import __version__
+from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import printable
 from greencrawl.schema.errors import GreencrawlError
+from greencrawl.worker.extract.main import NO_MAIN_TEXT
 from greencrawl.worker.extract.main.library import Extracted, picture_of
 from greencrawl.worker.extract.main.library import extract as read
 from greencrawl.worker.extract.main.picture import MARK
@@ -62,11 +64,7 @@ def extract(source: str | None, what: str | None, why: str | None, url: str) -> 
         url = url or f"http://localhost/{quote(path.name, errors='replace')}"
     page = read(body, url, content_type)
     if what not in ("full", "about") and not page.has_main:
-        click.echo(
-            "there is no main text without the part in C: "
-            "python -m greencrawl.worker.extract.compile",
-            err=True,
-        )
+        click.echo(advice.complete(f"no main text is shown: {NO_MAIN_TEXT}"), err=True)
     if why is not None and page.remark:
         click.echo(printable(page.remark), err=True)
     if why:

@@ -17,7 +17,7 @@ from greencrawl.store.bodies import has_body
 from greencrawl.store.export.formats import Format
 from greencrawl.store.export.resumable import with_body
 from greencrawl.worker.extract import is_html, is_plain
-from greencrawl.worker.extract.main import available
+from greencrawl.worker.extract.main import NO_MAIN_TEXT, available
 from greencrawl.worker.extract.main.library import extract
 
 TEXTS = ("full", "main", "markdown")
@@ -117,7 +117,5 @@ def with_text(format_: Format, what: str, store: Store) -> Format:
     if what == TEXTS[0]:
         return format_
     if not available():
-        raise GreencrawlError(
-            f"--text {what} needs the part in C: python -m greencrawl.worker.extract.compile"
-        )
+        raise GreencrawlError(f"--text {what} is not written: {NO_MAIN_TEXT}")
     return MainText(format_, what == "markdown", partial(with_body, store))

@@ -69,6 +69,6 @@ def _mend() -> str:
     if (root / "Procfile").is_file():
         where = f"{root}/.venv"
         if Path(sys.prefix) == Path(where):
-            return f": {where} is not complete; run `make setup` in {root}"
+            return f": {where} is not complete; delete it and run `make setup` in {root}"
         return f" for {sys.executable}; run {where}/bin/python, which `make setup` makes"
     return f" in {sys.prefix}; install greencrawl there again"

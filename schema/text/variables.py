@@ -141,7 +141,11 @@ def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[
     """Return a reader of numbers from ``low`` to ``high``."""
 
     def parse(value: str) -> Any:
-        given = kind(value)
+        try:
+            given = kind(value)
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            raise ValueError(f"must be {what} from {low:g} to {high:g}") from None
         if not low <= given <= high:
             raise ValueError(f"must be from {low:g} to {high:g}")
         return given

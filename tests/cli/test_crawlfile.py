@@ -63,6 +63,40 @@ def test_a_scheme_other_than_http_is_not_taken_for_a_typing_error() -> None:
     assert "did you mean" not in wrong("http://")
 
 
+@pytest.mark.parametrize(
+    ("typed", "url"),
+    [
+        ("notaurl", "https://notaurl/"),
+        ("intranet/a.html?b=1.2", "https://intranet/a.html?b=1.2"),
+        ("localhosts", "https://localhosts/"),
+        ("中文", "https://中文/"),
+    ],
+)
+def test_a_word_without_a_dot_is_not_taken_for_a_host(typed: str, url: str) -> None:
+    assert f"{typed!r} is no URL, and there is no such file; if it is a host, give {url}" in wrong(
+        typed
+    )
+    assert crawlfile.build((url,), {}).seeds[0].startswith("https://")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["localhost", "LOCALHOST/a", "localhost?a", "intranet:8080", "[::1]", "例子。测试", "a\uff0eb"],
+)
+def test_a_host_with_a_dot_or_a_port_and_localhost_need_no_scheme(typed: str) -> None:
+    assert crawlfile.build((typed,), {}).seeds
+
+
+@pytest.mark.parametrize("typed", ["", " "])
+def test_an_empty_text_is_no_seed(typed: str) -> None:
+    assert "seeds: an empty text is no URL" in wrong(typed)
+
+
+def test_a_text_that_is_too_long_for_the_name_of_a_file_is_refused_as_a_url() -> None:
+    assert "is no URL" in wrong("a" * 5000)
+    assert "not a URL to crawl" in wrong("a." * 50_000)
+
+
 @pytest.mark.parametrize("typed", ["./site/", "/srv/site/index.html", "../x", "~/x"])
 def test_a_path_is_not_taken_for_a_host(typed: str) -> None:
     assert f"{typed} is the path of a file" in wrong(typed)
@@ -127,6 +161,10 @@ def test_the_name_of_a_crawl_comes_from_the_option_then_the_file_then_the_file_n
         ('seeds = ["example.org"]\ndepth = "deep"', "depth: Expected `int`, got `str`"),
         ('seeds = ["example.org"]\nname = "No Name"', "name: must be 1 to 64 of a-z"),
         ('seeds = ["example.org"]\nrecrawl = "1d"', "recrawl: must be a table: [recrawl] with"),
+        (
+            'seeds = ["example.org"]\n[recrawl]\nevry = "1d"',
+            "recrawl.evry: unknown option; did you mean recrawl.every?",
+        ),
         ('seeds = ["example.org"]\n[recrawl]\nevery = "0s"', "recrawl.every: must be a number of"),
         ('seeds = ["example.org"]\n[recrawl]\nevery = "daily"', "recrawl.every: must be a number"),
         (

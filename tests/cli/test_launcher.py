@@ -121,6 +121,35 @@ def test_setup_takes_a_later_name_when_python3_is_too_old(checkout: Path, tools:
     assert "installing requirements.txt" in changed.stderr
 
 
+def test_setup_makes_a_venv_again_of_which_a_part_was_deleted(checkout: Path, tools: Path) -> None:
+    packages = checkout / ".venv" / "lib" / "python3.12" / "site-packages"
+    script(
+        tools / "python3",
+        'case "$*" in *venv*.venv) mkdir -p .venv/bin; cp "$0" .venv/bin/python;'
+        f' cp "$0" .venv/bin/pip;; *install*) mkdir -p "{packages}/click"'
+        f' "{packages}/click-1.dist-info" "{packages}/__pycache__";; esac',
+    )
+    (tools / "mkdir").symlink_to(shutil.which("mkdir") or "/bin/mkdir")
+
+    def said() -> str:
+        done = run("sh", ".ci/setup", "requirements.txt", cwd=checkout, path=tools)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    assert "not complete" not in said()
+    for harmless in ("click-1.dist-info", "__pycache__"):
+        (packages / harmless).rmdir()
+    (packages / "mine").mkdir()
+    assert said() == ""
+    for part in (packages / "click", checkout / ".venv" / "bin" / "pip"):
+        shutil.rmtree(part) if part.is_dir() else part.unlink()
+        assert ".venv is not complete: it is made again" in said()
+        assert not (packages / "mine").exists()
+        assert part.exists()
+        (packages / "mine").mkdir()
+        assert said() == ""
+
+
 def test_setup_tries_again_after_pip_has_failed(checkout: Path, tools: Path) -> None:
     script(checkout / ".venv" / "bin" / "python", 'case "$*" in *pip*) exit 1;; esac')
     script(checkout / ".venv" / "bin" / "pip", "exit 1")

@@ -249,7 +249,6 @@ def test_an_unknown_crawl_is_answered_with_the_names_of_the_crawls(
         ("https://example.net/", "scope host"),
         ("https://example.org/new", "only a running broker knows"),
         ("https://example.org/%64ead", "(slow [2J). It was found as https://example.org/dead."),
-        ("ftp://example.org/", "example: invalid."),
     ],
 )
 def test_explain_without_broker_gives_one_reason(
@@ -258,6 +257,24 @@ def test_explain_without_broker_gives_one_reason(
     code, out, _ = run(capsys, "explain", url, "--data", str(filled))
     assert code == 0
     assert said in out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://[::1", "URL: not a URL to crawl (cannot be parsed): 'http://[::1'"),
+        ("ftp://example.org/", "URL: not a URL to crawl (neither http nor https)"),
+        ("htps://example.org/", "did you mean https://example.org/?"),
+        ("example", "URL: 'example' is no URL; if it is a host, give https://example/"),
+        ("", "URL: an empty text is no URL"),
+    ],
+)
+def test_explain_refuses_what_is_no_url(
+    capsys: pytest.CaptureFixture[str], filled: Path, url: str, said: str
+) -> None:
+    code, out, err = run(capsys, "explain", url, "--data", str(filled))
+    assert (code, out) == (2, "")
+    assert said in err
 
 
 def test_explain_lists_the_tries_and_no_control_characters(
@@ -320,6 +337,14 @@ def test_a_data_folder_that_may_not_be_entered_is_one_clear_error(
     monkeypatch.setattr(Path, "exists", exists)
     code, _, err = run(capsys, "pages", "--data", str(tmp_path))
     assert (code, err) == (1, f"greencrawl: cannot read {tmp_path}: Permission denied\n")
+
+
+def test_the_message_about_a_name_of_a_data_folder_that_is_too_long_is_short(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = run(capsys, "pages", "--data", "/" + "x" * 5000)
+    assert code == 1
+    assert err == f"greencrawl: cannot read /{'x' * 199}: File name too long\n"
 
 
 def test_export_writes_pages_first_and_then_urls_without_a_page(

@@ -48,6 +48,12 @@ def test_only_options_that_were_given_are_passed_on() -> None:
     assert run("--exclude", "a", "--exclude", "b") == "{'exclude': ('a', 'b')}"
 
 
+def test_a_value_that_is_no_number_is_refused_in_words() -> None:
+    refused = CliRunner().invoke(probe, ["--depth", "deep"]).output
+    assert "'deep' is not a valid whole number." in refused
+    assert "'soon' is not a valid number." in CliRunner().invoke(probe, ["--delay", "soon"]).output
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("--depth", "-1"), ("--scope", "world"), ("--delay", "soon"), ("--tries", "0")],

@@ -470,6 +470,15 @@ def test_plots_of_the_past_are_drawn_from_a_sample_of_each_minute(
     assert "&lt;b&gt;box is full" in html
 
 
+def test_the_monitor_says_that_no_worker_takes_urls(admin: Desk, crawl: Crawl) -> None:
+    pages = "/monitor/", "/monitor/crawls/blog"
+    assert not any("No worker takes URLs" in admin.get(page).text for page in pages)
+    admin.queue.at_work = 0
+    admin.monitor.app()._shared.forget()
+    for page in pages:
+        assert "all are paused or drained: see the page Nodes" in admin.get(page).text
+
+
 def test_nodes_are_shown_given_orders_and_drained(admin: Desk) -> None:
     assert "No worker is running" in admin.get("/monitor/nodes").text
     facts = Facts(

@@ -44,6 +44,28 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     assert "unknown" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [
+        ("GREENLETS", "many", "GREENCRAWL_GREENLETS: 'many': must be a whole number from 1 to"),
+        ("GREENLETS", "1.5", "must be a whole number from 1 to 10000"),
+        ("LEASE_SECONDS", "soon", "GREENCRAWL_LEASE_SECONDS: 'soon': must be a number from"),
+    ],
+)
+def test_a_text_that_is_no_number_is_refused_with_the_allowed_ones(
+    key: str, text: str, said: str
+) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load({f"GREENCRAWL_{key}": text})
+    assert said in str(caught.value)
+
+
+def test_the_message_about_a_long_value_is_short() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load({"GREENCRAWL_BIND": "x" * 100_000})
+    assert 200 < len(str(caught.value)) < 400
+
+
 def test_attempts_that_brought_a_page_cannot_be_kept_longer_than_all_attempts() -> None:
     for months, days in ((12, 366), (1, 31), (3, 36_500)):
         environment = {

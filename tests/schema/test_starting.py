@@ -44,6 +44,15 @@ def test_a_missing_python_package_is_reported_in_one_line_with_what_to_do(
     assert said.count("\n") == 1
 
 
+def test_a_package_that_the_venv_lacks_is_reported_with_what_always_helps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "prefix", f"{ROOT}/.venv")
+    said = starting.missing(ModuleNotFoundError(name="gevent.hub"))
+    wanted = f"{ROOT}/.venv is not complete; delete it and run `make setup` in {ROOT}"
+    assert said == f"there is no Python package 'gevent': {wanted}"
+
+
 @pytest.mark.parametrize("module", PROGRAMS)
 def test_ctrl_c_during_imports_ends_a_process_without_output(module: str, tmp_path: Path) -> None:
     here = tmp_path / "imports"

@@ -165,7 +165,7 @@ def test_a_coordinator_that_was_frozen_for_a_minute_before_a_write_writes_nothin
     brokers.go_on("c")
     wait_until(
         lambda: any(
-            event["event"] == "coordinator_passed_on" or event["event"] == "duty_passed_on"
+            event["event"] in ("coordinator_superseded", "duty_lost")
             for event in brokers.events("c")
         ),
         TAKEN_SECONDS,

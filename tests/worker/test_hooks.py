@@ -101,10 +101,18 @@ def test_a_missing_hook_module_is_refused_at_start_with_where_it_was_looked_for(
     ("given", "named"),
     [("x.py", "x"), ("./own/x.py", "own.x"), ("own/x", "own.x"), ("/srv/x.py", "")],
 )
-def test_a_hook_given_as_a_file_is_refused_with_its_name_for_import(given: str, named: str) -> None:
-    with pytest.raises(InvalidConfig, match="is a file: name it as Python imports it") as caught:
+def test_a_hook_given_as_a_file_is_refused_with_its_name_for_import(
+    folder: Path, given: str, named: str
+) -> None:
+    said = "is a file, which does not exist: name a module as Python imports it"
+    with pytest.raises(InvalidConfig, match=said) as caught:
         load(given)
     assert (f", {named!r}, in the folder that holds" in str(caught.value)) is bool(named)
+    if named:
+        (folder / "own").mkdir(exist_ok=True)
+        (folder / f"{named.replace('.', '/')}.py").touch()
+        with pytest.raises(InvalidConfig, match="is a file: name a module"):
+            load(given)
 
 
 OLD_IMPORTS = [

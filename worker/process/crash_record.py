@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from msgspec import Struct
 
-from greencrawl.schema.records import FailureKind
+from greencrawl.schema.records import FailureKind, Session
 
 if TYPE_CHECKING:  # the supervisor has no gevent
     from greencrawl.worker.process.blocked import Blocked
@@ -47,6 +47,21 @@ class Suspect(Struct, frozen=True, array_like=True):
     depth: int
     level: int
     errors: int
+
+    def of_session(self) -> Session:
+        """Return the session that held it, as far as it is known."""
+        return Session(
+            session=self.session,
+            token=self.token,
+            crawl=self.crawl,
+            revision=0,
+            host=self.session.partition("/")[2],
+            ttl=0.0,
+            delay=0.0,
+            floor=0.0,
+            robots_known=True,
+            tasks=(),
+        )
 
 
 class Lock(Protocol):

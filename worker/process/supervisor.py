@@ -191,7 +191,12 @@ class Supervisor:
             if error.errno not in NO_ROOM:
                 raise
             self._disk_check_at = self._clock() + _DISK_CHECK_SECONDS
-            self._disk.failed(child=number, data=str(self._settings.data), reason=str(error))
+            self._disk.failed(
+                child=number,
+                data=str(self._settings.data),
+                reason=str(error),
+                advice="make room there; the worker tries again every second",
+            )
             return None
         self._disk.done(child=number)
         return child

@@ -234,7 +234,7 @@ class Duties:
                 self._held[name] = max(held, (found[name], until))
             elif name in before and held == before[name]:  # no other greenlet has taken it since
                 del self._held[name]
-                log.info("duty_passed_on", duty=name)
+                log.info("duty_lost", duty=name)
         self._changed.set()
         self._changed.clear()
 

@@ -211,7 +211,7 @@ class WakeUps:
             node.clock.settle()  # a heartbeat alone would miss a short jump
             self._heartbeat(node, on, vouch=True)
         except Unavailable as error:
-            log.info("clock_not_vouched_for", node=node.shown, reason=str(error))
+            log.info("clock_not_confirmed", node=node.shown, reason=str(error))
 
     def _cut_off(self, node: Node) -> None:
         """Leave the node's clock to a broker that reaches it; quotas, too, if we reach no node."""

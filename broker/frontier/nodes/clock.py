@@ -275,7 +275,7 @@ class NodeClock:
         if doubted is None or now.vouched == doubted:
             return now.vouched
         off_ms = told.base_ms - expected.base_ms
-        log.warning("clock_vouched_for", node=self._shown, ms=round(off_ms))
+        log.warning("clock_confirmed", node=self._shown, ms=round(off_ms))
         return self._take(now)
 
     def _take(self, now: _Clock) -> Reading:

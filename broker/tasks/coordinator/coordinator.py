@@ -128,7 +128,7 @@ class Coordinator:
                 self.look(epoch_ms())
                 trouble.done()
             except DutyLost as error:
-                log.info("coordinator_passed_on", reason=str(error))
+                log.info("coordinator_superseded", reason=str(error))
                 self._service.duties.lost(COORDINATOR)
             except Unavailable as error:
                 trouble.failed(reason=str(error))

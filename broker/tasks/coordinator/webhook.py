@@ -152,7 +152,7 @@ class AlertSender:
             try:
                 delivered = self.tell(epoch_ms())
             except DutyLost as error:
-                log.info("alerts_passed_on", reason=str(error))
+                log.info("alert_sender_superseded", reason=str(error))
                 continue
             except Unavailable as error:
                 log.info("alerts_delayed", reason=str(error))

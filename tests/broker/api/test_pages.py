@@ -137,6 +137,7 @@ def test_pages_are_chosen_by_host_status_time_and_pattern(
 @pytest.mark.parametrize(
     ("query", "field"),
     [
+        ({"status": "9xx"}, "status"),
         ({"grep": "(?=a)"}, "grep"),
         ({"grep": "("}, "grep"),
         ({"status": "2x"}, "status"),

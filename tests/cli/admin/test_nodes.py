@@ -12,9 +12,9 @@ from gevent.pywsgi import WSGIServer
 
 from greencrawl.broker.api.messages import MembersReply
 from greencrawl.cli import connecting
-from greencrawl.cli.admin.nodes import drain, join_line, nodes
+from greencrawl.cli.admin.nodes import _line, drain, join_line, nodes
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
-from greencrawl.schema.records import MemberState, Ordered
+from greencrawl.schema.records import Facts, MemberState, Ordered
 from greencrawl.schema.settings import load
 from greencrawl.schema.wire import to_json
 
@@ -26,6 +26,17 @@ SHARED = {
     "GREENCRAWL_ADMIN_TOKEN": "not for workers",
     "GREENCRAWL_REQUEST_SECONDS": "30",
 }
+
+
+@pytest.mark.parametrize(
+    ("sessions", "said"), [(0, "0 hosts"), (1, "1 host"), (1500, "1,500 hosts")]
+)
+def test_a_node_is_listed_with_the_number_of_its_hosts(sessions: int, said: str) -> None:
+    member = MemberState(
+        id="w-0", node="w", kind="worker", incarnation=1, version="1", status="here",
+        facts=Facts(sessions=sessions),
+    )  # fmt: skip
+    assert _line("w", [member])[:5] == ["w", "worker", "here", "1 process", said]
 
 
 def test_the_join_line_has_only_the_settings_that_a_worker_needs(

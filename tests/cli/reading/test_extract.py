@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,16 @@ def test_extract_prints_all_text_or_the_metadata_of_a_page(
     assert "feeds         http://example.org/b.xml" in said
 
 
+def compiled_by(said: str) -> None:
+    """Check that the command that is advised to compile the part in C works when it is copied."""
+    found = re.search(r"needs the part in C: `([^`]+)` makes it", said)
+    assert found, said
+    program, *rest = shlex.split(found[1])
+    assert rest == ["-m", "greencrawl.worker.extract.compile"]
+    known = f"import importlib.util as u, sys; sys.exit(u.find_spec({rest[1]!r}) is None)"
+    assert subprocess.run([program, "-c", known], check=False, timeout=60).returncode == 0
+
+
 def test_extract_says_once_that_the_compiled_part_is_missing(
     file: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +127,8 @@ def test_extract_says_once_that_the_compiled_part_is_missing(
     assert main(["extract", file]) == 0
     said = capfd.readouterr()
     assert said.out == "\n"
-    assert said.err.count("no main text without the part in C") == 1
+    assert said.err.count("no main text is shown: ") == 1
+    compiled_by(said.err)
 
 
 def test_extract_names_a_file_that_does_not_exist(capfd: pytest.CaptureFixture[str]) -> None:

@@ -215,7 +215,8 @@ def test_a_supervisor_without_disk_space_for_one_more_child_keeps_the_others(
         for _ in range(50):
             now += 1.0
             assert children(no_room=True) == [first]
-        assert capsys.readouterr().err.count("disk_space_exhausted") == 1
+        said = capsys.readouterr().err
+        assert (said.count("disk_space_exhausted"), said.count("make room there")) == (1, 1)
         now += 10.0
         assert children(no_room=True) == [first]
         assert capsys.readouterr().err.count("disk_space_exhausted") == 1
