@@ -57,7 +57,7 @@ BATCH = 5
 
 
 class Sample(Struct, frozen=True):
-    """The stored pages of each running crawl at a moment (Unix time)."""
+    """How often pages of each running crawl were stored, at a moment (Unix time)."""
 
     at_ms: int
     stored: dict[str, int]
@@ -224,7 +224,7 @@ class Figures:
             try:
                 going = [crawl for crawl in self.crawls() if _goes_on(crawl)]
                 found = self.counters(going)
-                stored = {one.name: found[one.name].stored for one in going if one.state == ACTIVE}
+                stored = {one.name: found[one.name].fetched for one in going if one.state == ACTIVE}
                 self._samples.append(sampled(list(self._samples), epoch_ms(), stored))
             except GreencrawlError as error:
                 log.info("sample_not_taken", reason=str(error))

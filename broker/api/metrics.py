@@ -36,7 +36,7 @@ MOST_CRAWLS = 100
 COUNTERS = {
     "admitted": ("admitted_urls", "URLs that were ever queued"),
     "finished": ("finished_tasks", "Tasks that came to an end"),
-    "stored": ("stored_pages", "Pages that were stored"),
+    "stored": ("stored_pages", "Pages that were stored, each as often as it was"),
     "bytes": ("received_bytes", "Bytes of bodies, as they were transferred"),
     "dead": ("dead_urls", "URLs that were given up"),
     "retries": ("retries", "Attempts that failed and are repeated"),

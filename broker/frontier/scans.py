@@ -172,15 +172,17 @@ class Scans:
         """Return counters of one to some dozens of crawls; this costs little more than one
         crawl."""
         counts = counts or self._counts(crawls, partial=True)
+        sums = [self._sum(crawl.id, counts)[0] for crawl in crawls]
         return [
             CrawlStats(
                 crawl=crawl.name,
                 state=crawl.state,
                 reason=crawl.reason,
                 wakes_ms=crawl.wakes_ms,
-                **msgspec.structs.asdict(self._sum(crawl.id, counts)[0]),
+                fetched=totals.stored,
+                **msgspec.structs.asdict(totals),
             )
-            for crawl in crawls
+            for crawl, totals in zip(crawls, sums, strict=True)
         ]
 
     def ready(self) -> str | None:

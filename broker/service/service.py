@@ -20,6 +20,7 @@ from greencrawl.broker.service.hook_refusals import Refusals
 from greencrawl.broker.service.lease_dedup import LeaseDedup
 from greencrawl.broker.service.members import Members
 from greencrawl.broker.service.pages import Reader
+from greencrawl.broker.service.stored_counts import StoredCounts
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.permits import OWN, Permits
@@ -74,6 +75,7 @@ class Service:
         self.loggers = Loggers(lambda: store.members(), clock=clock)
         self.members.loggers = self.loggers.of
         self._leases = LeaseDedup(clock)
+        self.stored_counts = StoredCounts(store, clock)
         self._polls: set[greenlet.greenlet] = set()
 
     def holding(self, duty: Duty) -> Service:
@@ -122,7 +124,7 @@ class Service:
         Raises Unavailable.
         """
         found = replace(
-            self.frontier.stats(crawl),
+            self.stored_counts.of(crawl, self.frontier.stats(crawl)),
             period=next(iter(self.store.periods(crawl.id, 1)), None),
             rounds=tuple(one for one in self.store.rounds(crawl.id) if not one.ended_ms),
         )
@@ -134,7 +136,8 @@ class Service:
         Periods, rounds and failures of hooks are left out. Raises Unavailable.
         """
         found = self.frontier.stats_of(crawls) if crawls else []
-        return [self._with_stuck(*one) for one in zip(crawls, found, strict=True)]
+        pairs = zip(crawls, found, strict=True)
+        return [self._with_stuck(crawl, self.stored_counts.of(crawl, one)) for crawl, one in pairs]
 
     def _with_stuck(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
         if crawl.state != "active" or not own_code(crawl.options):

@@ -380,7 +380,7 @@ def _elsewhere(job: Job) -> tuple[int, Summary | None]:
         _say(over_text(known))
         stats = broker.stats(known.name).crawls[0]
         times = {"started_ms": known.started_ms, "finished_ms": known.finished_ms}
-        return 0, msgspec.structs.replace(summary.of_run(stats, (), 0.0, stats.stored), **times)
+        return 0, msgspec.structs.replace(summary.of_run(stats, (), 0.0, stats.fetched), **times)
     with on_signals() as stop:
         end = follow(broker, job.wanted, stop, None, fresh=job.fresh, stay=job.stay)
     if end is None or end.stopped:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from greencrawl.broker.client import BrokerClient
+from greencrawl.broker.service.stored_counts import failures_in
 from greencrawl.cli import choose, connecting
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui import advice
@@ -20,7 +21,7 @@ from greencrawl.cli.ui.display import (
     again_texts,
     alert_text,
     away_text,
-    failed,
+    failures_of,
     failures_text,
     full_text,
     hooks_text,
@@ -32,7 +33,6 @@ from greencrawl.cli.ui.display import (
     withheld_text,
     workers_text,
 )
-from greencrawl.cli.ui.summary import failures_in
 from greencrawl.schema.records import FINISHED, STOPPED, Crawl, CrawlStats, Stats
 from greencrawl.schema.settings import Settings
 from greencrawl.store.base import Store
@@ -123,7 +123,7 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
     failures = [
         Text(f"{one.crawl}: failures: {failures_text(some)}")
         for one in stats.crawls
-        if (some := failed(one.failures)) or len(stats.crawls) == 1
+        if (some := failures_of(one)) or len(stats.crawls) == 1
     ]
     hooks = [
         Text(

@@ -39,20 +39,20 @@ REFUSED = 3
 
 
 class Rate:
-    """Pages a second over the last ``RATE_SECONDS``, from the counter of pages stored."""
+    """Pages a second over the last ``RATE_SECONDS``, by how often pages were stored."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._seen: deque[tuple[float, int]] = deque()
 
-    def update(self, stored: int) -> float:
+    def update(self, fetched: int) -> float:
         """Note the counter; return the rate, 0 before there are two readings."""
         now = self._clock()
-        self._seen.append((now, stored))
+        self._seen.append((now, fetched))
         while len(self._seen) > 2 and now - self._seen[0][0] > RATE_SECONDS:
             self._seen.popleft()
         began, first = self._seen[0]
-        return max(0.0, (stored - first) / (now - began)) if now > began else 0.0
+        return max(0.0, (fetched - first) / (now - began)) if now > began else 0.0
 
 
 def away_text(node: NodeAway) -> str:
@@ -135,6 +135,11 @@ def put_off_text(put_off: dict[str, int]) -> str:
 def failed(outcomes: dict[str, int]) -> dict[str, int]:
     """Return the kinds of outcomes that are failures."""
     return {kind: count for kind, count in outcomes.items() if kind not in WITHHELD}
+
+
+def failures_of(stats: CrawlStats) -> dict[str, int]:
+    """Return the failures of a crawl by kind: of URLs, or if these were not counted, of tries."""
+    return failed(stats.failures) if stats.final_states is None else stats.final_states
 
 
 def withheld(outcomes: dict[str, int]) -> dict[str, int]:
@@ -228,7 +233,7 @@ def panel(
         table.add_column()
         table.add_column(justify="right")
     table.add_row("pages stored", f"{stats.stored:,}", "pages/s", f"{rate:.1f}")
-    table.add_row("waiting", f"{stats.waiting + stats.overflow:,}", "downloaded", size(stats.bytes))
+    table.add_row("waiting", f"{stats.waiting + stats.overflow:,}", "bytes", size(stats.bytes))
     table.add_row("in flight", f"{stats.leased:,}", "retries later", f"{stats.later:,}")
     table.add_row("hosts", f"{stats.hosts:,}", "dead letters", f"{stats.dead:,}")
     if stats.parked:
@@ -286,7 +291,7 @@ class Display:
 
     def show(self, stats: CrawlStats, slowest: Sequence[HostState] = ()) -> None:
         """Show the crawl as it is now. Cheap to call often; the end is always shown."""
-        rate = self._rate.update(stats.stored)
+        rate = self._rate.update(stats.fetched)
         self._shown = stats, rate, slowest
         if self._live is not None:
             self._draw(self._live)

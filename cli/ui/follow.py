@@ -106,7 +106,7 @@ class End:
     def summary(self) -> Summary:
         """Return the counters of the broker for this run."""
         stats = replace_struct(self.last, hosts=self.hosts)
-        return summary.of_run(stats, self.slowest, self.seconds, self.first.stored)
+        return summary.of_run(stats, self.slowest, self.seconds, self.first.fetched)
 
 
 def follow(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -11,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from greencrawl.broker.service.stored_counts import failures_in
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
     duration,
-    failed,
+    failures_of,
     failures_text,
     hooks_text,
     moment,
@@ -44,16 +44,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     else 0: in between it may have been stopped for long.
 
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
-    broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),
-    ``dead`` those given up after their tries. ``excluded`` are those that a rule excludes
-    (robots.txt, and links that log out or change something: the kind ``action``). ``parked`` counts
-    URLs of shapes that bring nothing new. ``hooks`` counts pages on which the crawl's hook failed,
-    by function and message; ``refused`` are workers that could not import it. ``put_off`` counts
-    sessions that ended through no fault of their hosts; their URLs went back. ``withheld`` counts
-    pages whose content is not kept, by the directive, as the broker counts. ``rewritten`` are links
-    that the crawl's ``normalise`` has changed, ``unchanged`` pages that were asked for again and
-    had not changed, as the broker counts. ``hosts`` were sent requests; at a broker elsewhere, it
-    is the largest number with work at once.
+    broker; a broker elsewhere counts every try, unless URLs were queued again. ``gone`` are URLs
+    that do not exist (404, 410), ``dead`` those given up after their tries. ``excluded`` are those
+    that a rule excludes (robots.txt, and links that log out or change something: the kind
+    ``action``). ``parked`` counts URLs of shapes that bring nothing new. ``hooks`` counts pages on
+    which the crawl's hook failed, by function and message; ``refused`` are workers that could not
+    import it. ``put_off`` counts sessions that ended through no fault of their hosts; their URLs
+    went back. ``withheld`` counts pages whose content is not kept, by the directive, as the broker
+    counts. ``rewritten`` are links that the crawl's ``normalise`` has changed, ``unchanged`` pages
+    that were asked for again and had not changed, as the broker counts. ``hosts`` were sent
+    requests; at a broker elsewhere, it is the largest number with work at once.
     """
 
     crawl: str
@@ -90,7 +90,8 @@ def of_run(
     stats: CrawlStats, slowest: tuple[HostState, ...], seconds: float, pages_before: int
 ) -> Summary:
     """Make a summary from the broker's counters alone, for a run that took ``seconds``."""
-    pages = max(0, stats.stored - pages_before)
+    pages = max(0, stats.fetched - pages_before)
+    failures = failures_of(stats)
     return Summary(
         crawl=stats.crawl,
         state=stats.state,
@@ -99,10 +100,10 @@ def of_run(
         bytes=stats.bytes,
         seconds=round(seconds, 3),
         pages_per_second=round(pages / seconds, 3) if seconds > 0 else 0.0,
-        failures=dict(sorted(failed(stats.failures).items())),
-        gone=stats.failures.get("gone", 0),
+        failures=dict(sorted(failures.items())),
+        gone=failures.get("gone", 0),
         dead=stats.dead,
-        excluded=stats.failures.get("robots", 0),
+        excluded=failures.get("robots", 0),
         waiting=stats.open,
         hosts=stats.hosts,
         slowest_hosts=tuple(
@@ -135,6 +136,7 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
         summary,
         state="stopped" if summary.state == "active" else summary.state,
         pages=counts["pages"],
+        bytes=counts["bytes"],
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],
@@ -178,14 +180,6 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
         started_ms=crawl.started_ms,
         finished_ms=crawl.finished_ms,
     )
-
-
-def failures_in(store: Store, crawl: Crawl) -> dict[str, int]:
-    """Return a crawl's final states, without parked ones, by the kind of failure, as a summary
-    counts them."""
-    finals = (final for _, final in store.finals(crawl.id))
-    kinds = Counter(final.kind for final in finals if final.state != "parked")
-    return dict(sorted(kinds.items()))
 
 
 def _slowest(store: Store, crawl: Crawl) -> tuple[HostTime, ...]:

@@ -24,8 +24,11 @@ class Row(Struct, frozen=True):
 
 
 def failures_of(stats: CrawlStats) -> dict[str, int]:
-    """Return failures by kind, the commonest first."""
-    found = {kind: n for kind, n in stats.failures.items() if n and kind not in WITHHELD}
+    """Return failures by kind, the commonest first: of URLs, or if these were not counted, of
+    tries."""
+    found = stats.final_states
+    if found is None:
+        found = {kind: n for kind, n in stats.failures.items() if n and kind not in WITHHELD}
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 

@@ -19,10 +19,11 @@ class Totals(Struct, frozen=True, kw_only=True):
     ``failures`` counts outcomes by kind. It includes pages that are stored without their content,
     by the reason (``noindex`` …). ``later`` are retries not yet due; ``overflow`` waits in SQL,
     beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` also counts
-    those that were released since, until they are counted again from the store. ``rewritten`` are
-    links that the crawl's ``normalise`` has changed; ``unchanged`` counts pages that were asked for
-    again and had not changed. ``put_off`` counts sessions that ended through no fault of their
-    hosts, by reason (:class:`greencrawl.schema.records.PutOff`).
+    those that were released since. ``rewritten`` are links that the crawl's ``normalise`` has
+    changed; ``unchanged`` counts pages that were asked for again and had not changed. ``requeued``
+    counts known URLs that were queued again: whenever such a URL is settled, it counts once more.
+    ``put_off`` counts sessions that ended through no fault of their hosts, by reason
+    (:class:`greencrawl.schema.records.PutOff`).
     """
 
     admitted: int = 0
@@ -39,6 +40,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     parked: int = 0
     rewritten: int = 0
     unchanged: int = 0
+    requeued: int = 0
     failures: dict[str, int] = field(default_factory=dict)
     put_off: dict[str, int] = field(default_factory=dict)
 
@@ -51,16 +53,23 @@ class Totals(Struct, frozen=True, kw_only=True):
 class CrawlStats(Totals, frozen=True, kw_only=True):
     """Counters of one crawl, and its state.
 
-    The URLs that are still to be fetched are ``waiting + leased + later + overflow``. ``wakes_ms``
-    is when the next period begins, if the crawl rests. ``period`` is the latest period of a crawl
-    that begins again, and ``rounds`` are those under way. ``hooks`` counts failures of its hook.
-    ``refused`` are workers that cannot import it. ``stuck`` says that no known worker takes the
-    crawl.
+    The URLs that are still to be fetched are ``waiting + leased + later + overflow``. ``stored``
+    are pages in the store, ``bytes`` those of their bodies, and ``dead`` and ``parked`` are URLs
+    that are so now; ``fetched`` is how often a page was stored. In a crawl with more than a million
+    pages, pages that are fetched again count each time. Bodies count as they were transferred, but
+    as they are stored once a URL was queued again. ``failures`` counts each try. ``final_states``
+    counts those without parked ones, by the kind of failure; it is null while the crawl goes on, if
+    it has more than 20,000 of them, and if no URL was queued again. ``wakes_ms`` is when the next
+    period begins, if the crawl rests. ``period`` is the latest period of a crawl that begins again,
+    and ``rounds`` are those under way. ``hooks`` counts failures of its hook. ``refused`` are
+    workers that cannot import it. ``stuck`` says that no known worker takes the crawl.
     """
 
     crawl: str
     state: CrawlState
     reason: str = ""
+    fetched: int = 0
+    final_states: dict[str, int] | None = None
     wakes_ms: int = 0
     period: Period | None = None
     rounds: tuple[Round, ...] = ()
@@ -72,8 +81,8 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
 class Counted(Struct, frozen=True, kw_only=True):
     """A crawl's counters at the start of a ``minute`` (since 1970), as the store keeps them.
 
-    ``pages``, ``bytes``, ``errors`` and ``unchanged`` are sums since the crawl was made; the others
-    are the values at that minute.
+    ``pages``, ``bytes``, ``errors`` and ``unchanged`` are sums since the crawl was made, and count
+    each fetch; the others are the values at that minute.
     """
 
     crawl: int

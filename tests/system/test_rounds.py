@@ -194,6 +194,7 @@ def test_a_crawl_with_a_raised_limit_goes_on_where_it_ended(rig: Rig) -> None:
 
 def test_a_round_of_fetching_keeps_each_page_until_its_new_version_is_stored(rig: Rig) -> None:
     rig.crawl()
+    before = rig.stats()
     rig.site.took()
     assert set(rig.titles().values()) == {"version 1"}
     rig.site.version, rig.site.hold["/3"] = 2, threading.Event()
@@ -208,6 +209,9 @@ def test_a_round_of_fetching_keeps_each_page_until_its_new_version_is_stored(rig
     rig.wait_done()
     assert rig.site.took() == dict.fromkeys(["/", *DEEP], 1)
     assert set(rig.titles().values()) == {"version 2"}
+    stats = rig.stats()
+    assert (stats["stored"], stats["fetched"], stats["requeued"]) == (6, 12, 6)
+    assert stats["bytes"] == before["bytes"]
 
 
 def test_a_round_removes_no_page_while_the_site_is_down(rig: Rig) -> None:

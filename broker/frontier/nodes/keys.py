@@ -22,10 +22,10 @@
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver, cal
                        (``lua/crawls/crawl.lua``); quota, low, round (``lua/crawls/quota.lua``);
                        counters adm, wait, leased, later, over, fin, stored, dead, retries, bytes,
-                       hosts, f:<failure kind>; zl, zp, zn, yl, yp, yn and gl, gp, gn: level,
-                       pointer and count of the sets of URLs below; during its deletion gone, and
-                       the progress with its records of shapes (traps); afterwards, for an hour,
-                       only gone
+                       hosts, requeued, f:<failure kind>; zl, zp, zn, yl, yp, yn and gl,
+                       gp, gn: level, pointer and count of the sets of URLs below; during its
+                       deletion gone, and the progress with its records of shapes (traps);
+                       afterwards, for an hour, only gone
 ``gc:{p}:crawls``      hash: id of each crawl with a record → the last version that it received
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,

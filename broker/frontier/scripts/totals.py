@@ -11,7 +11,7 @@ _COUNTERS = {
     b"adm": "admitted", b"wait": "waiting", b"leased": "leased", b"later": "later",
     b"fin": "finished", b"stored": "stored", b"over": "overflow", b"dead": "dead",
     b"retries": "retries", b"bytes": "bytes", b"hosts": "hosts", b"f:parked": "parked",
-    b"rewritten": "rewritten", b"f:unchanged": "unchanged",
+    b"rewritten": "rewritten", b"f:unchanged": "unchanged", b"requeued": "requeued",
 }  # fmt: skip
 
 

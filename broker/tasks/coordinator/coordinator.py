@@ -275,6 +275,8 @@ class Coordinator:
                 return  # only some are counted: sums would fall, and rise again
             for crawl in some:
                 stats = frontier.stats(crawl, counts)
+                now = self._service.stored_counts.of(crawl, stats)
+                stats = replace(stats, dead=now.dead, parked=now.parked)
                 seen.append((crawl, self._service.with_hook(crawl, stats)))
         first = {one.id for one, stats in seen if stats.hooks and self._is_new(store, one, now_ms)}
         known = {crawl.id for crawl in crawls}

@@ -69,7 +69,7 @@ class Samples:
 def counted(crawl: Crawl, stats: CrawlStats, minute: int) -> Counted:
     """Return the sample of a crawl's counters."""
     return Counted(
-        crawl=crawl.id, minute=minute, pages=stats.stored, bytes=stats.bytes,
+        crawl=crawl.id, minute=minute, pages=stats.fetched, bytes=stats.bytes,
         errors=alerts.errors(stats), unchanged=stats.unchanged, waiting=stats.waiting,
         leased=stats.leased, later=stats.later, overflow=stats.overflow, dead=stats.dead,
         parked=stats.parked, hosts=stats.hosts,

@@ -204,8 +204,15 @@ def test_crawl_ends_with_a_summary_and_fetches_every_url_once(
     assert sum(line["state"] == "fetched" and line["status"] == 200 for line in lines) == 31
     assert [line["language"] for line in lines if line.get("title") == "茶树"] == ["zh-Hans"]
 
-    code, _, err = command.run("crawl", root, *FAST, "--crawl", "x", "--fresh")
+    again = ("crawl", root, *FAST, "--crawl", "x", "--fresh", "--summary", str(file))
+    code, _, err = command.run(*again)
     assert code == 0, err
+    assert [text for text in re.findall(r"(\d+) pages stored", err) if int(text) > 31] == []
+    after = summary(file)
+    same = ("pages", "bytes", "failures", "gone", "excluded", "dead", "parked")
+    assert [after[name] for name in same] == [made[name] for name in same]
+    (shown,) = json.loads(command.here("status", "--json")[1])["crawls"]
+    assert [shown["stored"], shown["bytes"]] == [made["pages"], made["bytes"]]
     # Known URLs stay known: robots.txt, and that there is no sitemap.
     assert len(site.requests) == 2 * before - 2
 

@@ -32,6 +32,7 @@ STATS = CrawlStats(
     state="done",
     reason="finished",
     stored=30,
+    fetched=30,
     bytes=900,
     dead=1,
     hosts=2,

@@ -129,7 +129,7 @@ local function remember_forced()
 end
 
 local flags, groups, arrivals, returned = {}, {}, {}, 0
-local n, refetches = 0, 0
+local n, refetches, requeued = 0, 0, 0
 for i = 4, #args, 3 do
   local fp, host, value = args[i], args[i + 1], args[i + 2]
   local flag, queue, cost = '0', false, 0
@@ -184,6 +184,7 @@ for i = 4, #args, 3 do
     g[#g + 1] = value
     g.bytes = g.bytes + cost
     queued = queued + 1
+    if mode == AGAIN or mode == FORCE and flag == '0' then requeued = requeued + 1 end
     if again then refetches = refetches + refetches_in({value}) end
     if spilled.remove(fp) then returned = returned + 1 end
   end
@@ -195,6 +196,7 @@ if again then again.save() end
 if queued > 0 then
   bump(id, 'adm', queued - returned)
   if refetches > 0 then bump(id, 'again', refetches) end
+  if requeued > 0 then bump(id, 'requeued', requeued) end
   bump(id, 'wait', queued)
   if returned > 0 then bump(id, 'over', -returned) end
 end

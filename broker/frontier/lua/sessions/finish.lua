@@ -67,6 +67,7 @@ for a = 1, #args do
         local entry = entry_make(d, r, 0, 0, path, mark)
         redis.call('ZADD', P .. ':later', now, s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry)
         bump(s.crawl, 'adm', 1)
+        bump(s.crawl, 'requeued', 1)
         bump(s.crawl, 'later', 1)
         earlier = math.min(earlier or now, now)
       elseif over then

@@ -31,6 +31,7 @@ from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.records import (
     BEAT_SECONDS,
     Alert,
+    Commit,
     Counted,
     CrawlOptions,
     CrawlStats,
@@ -39,6 +40,7 @@ from greencrawl.schema.records import (
 from greencrawl.store.base import MINUTE_MS
 from tests.support.cut import CutStore
 from tests.support.paced import Pace, PacedStore
+from tests.support.store_records import final
 from tests.support.watched import START_MS, Broker, Rig
 
 DUTIES = "greencrawl.broker.frontier.coordination.duties"
@@ -244,7 +246,7 @@ def test_a_coordinator_that_was_cut_off_from_the_store_has_lost_the_duty_when_it
     other.look()
     assert other.holds
     store.cut = False
-    counting.now["stored"] = 1
+    counting.now["fetched"] = 1
     before = dump(rig)
     rig.now += MINUTE_MS / 1000
     with pytest.raises(DutyLost):
@@ -279,32 +281,43 @@ def test_a_crawl_that_is_under_way_has_one_sample_a_minute(
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
     counts = {
-        "stored": 5, "bytes": 600, "waiting": 7, "leased": 1, "later": 2, "overflow": 3, "dead": 4,
+        "fetched": 5, "bytes": 600, "waiting": 7, "leased": 1, "later": 2, "overflow": 3, "dead": 4,
         "parked": 6, "unchanged": 8, "hosts": 9,
     }  # fmt: skip
     counting.now = {**counts, "failures": {"timeout": 2, "http_5xx": 3, "noindex": 4}}
     broker.look()
     for pages in (6, 7):
-        counting.now["stored"] = pages
+        counting.now["fetched"] = pages
         rig.passed(60, broker)
     assert minutes(rig) == [0, 1, 2]
-    counts["pages"] = counts.pop("stored")
+    counts["pages"] = counts.pop("fetched")
     first = Counted(crawl=rig.crawl, minute=START_MS // MINUTE_MS, errors=5, **counts)
     assert rig.store.samples(rig.crawl)[0] == first
     assert [one.pages for one in rig.store.samples(rig.crawl)] == [5, 6, 7]
+
+
+def test_a_sample_has_the_dead_letters_of_now_after_urls_were_queued_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
+    rig.store.commit(Commit(finals=[final(rig.crawl, 1), final(rig.crawl, 2, state="parked")]))
+    counting.now = {"fetched": 5, "bytes": 600, "dead": 2, "parked": 3, "requeued": 4}
+    broker.look()
+    (sample,) = rig.store.samples(rig.crawl)
+    assert (sample.pages, sample.bytes, sample.dead, sample.parked) == (5, 600, 1, 1)
 
 
 def test_an_unchanged_crawl_has_samples_at_both_ends_of_that_time_and_few_between(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
-    counting.now = {"stored": 5, "leased": 1}
+    counting.now = {"fetched": 5, "leased": 1}
     broker.look()
     rig.passed(20 * 60, broker)
-    counting.now["stored"] = 6
+    counting.now["fetched"] = 6
     rig.passed(60, broker)
     assert minutes(rig) == [0, SAME_MINUTES, 20, 21]
-    counting.now["stored"] = 7
+    counting.now["fetched"] = 7
     rig.passed(60, broker)
     assert minutes(rig)[-2:] == [21, 22]
 
@@ -314,14 +327,14 @@ def test_a_crawl_that_is_idle_is_counted_less_often_until_something_changes(
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
     asked: list[int] = []
-    counting.now["stored"] = 5
+    counting.now["fetched"] = 5
     monkeypatch.setattr(
         rig.queue, "count", lambda some: asked.append((rig.now_ms - START_MS) // MINUTE_MS) or {}
     )
     broker.look()
     rig.passed(10 * 60, broker)
     assert asked == [0, 1, 1 + STILL_MINUTES]
-    counting.now["stored"] = 6
+    counting.now["fetched"] = 6
     rig.passed(4 * 60, broker)
     assert asked[3:] == [11, 12], "and as it was again"
     assert minutes(rig) == [0, 6, 11]
@@ -332,11 +345,11 @@ def test_the_next_coordinator_adds_no_second_sample_of_a_minute(
 ) -> None:
     one, other = rig.broker("b-2"), rig.broker("b-1")
     counting = Counting(rig, monkeypatch)
-    counting.now["stored"] = 1
+    counting.now["fetched"] = 1
     one.look()
     rig.vacate(one)
     rig.silence("b-2")
-    counting.now["stored"] = 2
+    counting.now["fetched"] = 2
     other.look()
     assert other.holds
     assert [found.pages for found in rig.store.samples(rig.crawl)] == [1]
@@ -349,7 +362,7 @@ def test_a_crawl_has_no_sample_while_a_node_is_away_and_one_after_its_end(
     monkeypatch.setattr(broker.coordinator, "_left_as_cut_off", lambda: False)
     broker.look()
     rig.queue.lost_node = "n1"
-    counting.now["stored"] = 1
+    counting.now["fetched"] = 1
     rig.passed(150, broker)
     monkeypatch.setattr(rig.queue, "count", lambda _: {})  # it had just stopped answering
     rig.passed(60, broker)
@@ -358,7 +371,7 @@ def test_a_crawl_has_no_sample_while_a_node_is_away_and_one_after_its_end(
     rig.passed(60, broker)
     rig.store.set_state(rig.crawl, "done", "finished")
     for pages in range(3, 6):
-        counting.now["stored"] = pages
+        counting.now["fetched"] = pages
         rig.passed(60, broker)
     assert minutes(rig) == [0, 4, 5], "the first, one when it was back, and the end"
 
@@ -369,7 +382,7 @@ def test_a_crawl_that_began_and_ended_between_two_counts_has_one_sample(
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
     broker.look()
     short = rig.store.put_crawl("short", CrawlOptions(), ["a.example"]).id
-    counting.now["stored"] = 3
+    counting.now["fetched"] = 3
     rig.now += 10
     monkeypatch.setattr("greencrawl.store.common.epoch_ms", lambda: rig.now_ms)
     rig.store.set_state(short, "done", "finished")
@@ -381,7 +394,7 @@ def test_a_store_that_goes_away_between_two_samples_gets_both_the_next_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
-    counting.now["stored"] = 1
+    counting.now["fetched"] = 1
     other = rig.store.put_crawl("other", CrawlOptions(), ["b.example"]).id
     store, told = type(rig.store), list[int]()
     put = store.put_samples
