@@ -127,8 +127,9 @@ def table(one: Carries) -> str:
         (
             "Redis nodes",
             f"{shown(one.redis)} pages/s of one core; {shown(one.seen_bytes)} bytes for each known "
-            f"URL of {KEPT_DAYS} days with {LINKS} new URLs a page, which use {SEEN_SHARE:.0%} of a "
-            f"node of at most {NODE_BYTES / 1e9:.0f} GB; at least two nodes, so that one may be away",
+            f"URL of {KEPT_DAYS} days with {LINKS} new URLs a page, which use {SEEN_SHARE:.0%} of "
+            f"a node of at most {NODE_BYTES / 1e9:.0f} GB; at least two nodes, so that one may be "
+            "away",
             "`wide.json`, `frontier-seen-waiting.json`",
         ),
         (
