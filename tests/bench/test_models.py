@@ -310,6 +310,6 @@ def test_the_scaling_page_lists_the_part_that_saturates_first_at_the_top() -> No
     page = scaling.draw(scale, store, {}, {}, scaling.DOCUMENT.read_text())
     assert "| one core | 2,500 | 2.5 | 40 |" in page.replace("the benchmark's, ", "")
     assert "| pages a second of all workers | 100,000 |" in page
-    assert "counted in workers: writer of the MySQL cluster at 2.5; Redis, all links new at" in page
-    assert "7% off at worst in pages/s, 5% in CPU a page" in page
-    assert "Share of what the CPU allows: 0.961; left idle: 1.3% of the cores" in page
+    assert "number of workers: writer of the MySQL cluster at 2.5; Redis, all links new at" in page
+    assert "at most 7% in pages per second, 5% in CPU per page" in page
+    assert "reach 0.961 of the rate that the CPU allows. 1.3% of the cores stays idle" in page
