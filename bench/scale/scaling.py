@@ -144,8 +144,9 @@ def _order(found: Sequence[Capacity], rate: float | None) -> str:
         return ""
     ends = [f"{one.part} at {shown((one.pages_s or 0.0) / rate)}" for one in known]
     return (
-        f"One of each part reaches its limit at the following number of workers: {'; '.join(ends)}. There may be any number of each part except the writer; the last"
-        " section says what to add.\n"
+        f"One of each part reaches its limit at the following number of workers: {'; '.join(ends)}."
+        " There may be any number of each part except the writer; the last section says what to"
+        " add.\n"
     )
 
 
