@@ -246,13 +246,13 @@ def test_the_curves_part_at_the_number_from_which_greenlets_stay_ahead(
 @pytest.mark.parametrize(
     ("threads", "behind", "network", "overhead"),
     [
-        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: threads now fill", "nowhere, unlike in the source"),
+        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: threads now fill", "nowhere, unlike in the study"),
         (900, {100: 0.0, 300: 0.02}, "+11.1 %: threads now do better", "from 300 on, lat"),
-        (810, {100: 0.02, 300: 0.02}, "+23.5 %: as in the source", "from 100 on, as in the source"),
-        (1100, {100: 0.0}, "-9.1 %: here threads bring more", "nowhere, unlike in the source"),
+        (810, {100: 0.02, 300: 0.02}, "+23.5 %: as in the study", "from 100 on, as in the study"),
+        (1100, {100: 0.0}, "-9.1 %: here threads bring more", "nowhere, unlike in the study"),
     ],
 )
-def test_our_findings_are_compared_in_words_with_those_of_the_source(
+def test_our_findings_are_compared_in_words_with_those_of_the_study(
     threads: int, behind: dict[int, float], network: str, overhead: str
 ) -> None:
     sizes = {"greenlets": (60, 120), "threads": (55, 200)}
