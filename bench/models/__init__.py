@@ -1,1 +1,1 @@
-"""Greenlets and threads compared in the same crawler, after source A."""
+"""Greenlets and threads compared in the same crawler, as in a published study."""

@@ -1,4 +1,4 @@
-"""Source A's three experiments, each for greenlets and for threads: memory, overhead, network."""
+"""Three experiments, each for greenlets and for threads: memory, overhead, network."""
 
 from __future__ import annotations
 

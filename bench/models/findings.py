@@ -1,4 +1,4 @@
-"""Results of the three experiments, compared with those of source A: words, tables and plots."""
+"""Results of the three experiments, and those of a published study: words, tables and plots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.models.model_rig import MODELS
 from bench.rig.record import Record, draw, shown, spread
 
 SOURCE = {"greenlets": 2.10e9, "threads": 1.71e9}
-"""Bytes in 30 minutes over 10 Mbit/s; experiment 3 of source A."""
+"""Bytes in 30 minutes over 10 Mbit/s; experiment 3 of the study."""
 SOURCE_SECONDS = 1800
 COLOURS = {"greenlets": "tab:green", "threads": "tab:red"}
 AHEAD = 0.01
@@ -21,9 +21,9 @@ AHEAD = 0.01
 SHOWN = (10, 50, 100, 200, 300, 500, 1000)
 """Concurrencies in the table; the plot has all."""
 SOURCE_MORE = 22.8
-"""In the source, greenlets transferred this many percent more data than threads."""
+"""In the study, greenlets transferred this many percent more data than threads."""
 SOURCE_PARTING = 100
-"""Concurrency from which on the source's curves of experiment 2 part."""
+"""Concurrency from which on the curves of the study's experiment 2 part."""
 
 
 def share_of_link(sums: Sequence[int], period: float, bits: int) -> float:
@@ -47,29 +47,29 @@ def parting(rows: Sequence[dict[str, Any]], parse: bool) -> int | None:
 
 
 def beside_the_source(found: dict[str, Any]) -> str:
-    """Return a text about the source's three findings in these results."""
+    """Return a text about the study's three findings in these results."""
     plain, read = (parting(found["overhead"]["rows"], parse) for parse in (False, True))
-    later = "later than in the source" if (plain or inf) > SOURCE_PARTING else "as in the source"
+    later = "later than in the study" if (plain or inf) > SOURCE_PARTING else "as in the study"
     if plain is None:
-        later = "unlike in the source"
+        later = "unlike in the study"
     more = _more_data(found["network"])
     if more < -1:
-        link = "here threads bring more, unlike in the source"
+        link = "here threads bring more, unlike in the study"
     elif more < 5:
-        link = "threads now fill such a link as well, unlike in the source"
+        link = "threads now fill such a link as well, unlike in the study"
     elif more < SOURCE_MORE * 0.75:
-        link = "threads now do better than in the source"
+        link = "threads now do better than in the study"
     else:
-        link = "as in the source"
+        link = "as in the study"
     greenlets, threads = (_kb_a_unit(found["memory"], model) for model in MODELS)
     return (
-        f"Compared with source A. Memory: a request under way takes {shown(greenlets)} KB with"
-        f" greenlets and {shown(threads)} KB with threads, including the pages in hand and what the"
-        f" process remembers of them. Overhead: in the source the curves part from {SOURCE_PARTING}"
-        f" units on; here greenlets are ahead by more than {AHEAD * 100:g} % of the time"
-        f" {_from(plain)}, and with a page read {_from(read)}, {later}. Network: in the source"
-        f" greenlets brought {SOURCE_MORE} % more data over such a link; here it is {more:+.1f} %:"
-        f" {link}."
+        "A published study made the same three experiments. Memory: a request under way takes"
+        f" {shown(greenlets)} KB with greenlets and {shown(threads)} KB with threads, including the"
+        " pages in hand and what the process remembers of them. Overhead: in the study greenlets"
+        f" are faster from {SOURCE_PARTING} units on; here they are ahead by more than"
+        f" {AHEAD * 100:g} % of the time {_from(plain)}, and with a page read {_from(read)},"
+        f" {later}. Network: in the study greenlets brought {SOURCE_MORE} % more data over such a"
+        f" link; here it is {more:+.1f} %: {link}."
     )
 
 
@@ -127,7 +127,7 @@ def plots(record: Record, found: dict[str, Any]) -> None:
     axes.set(xlabel="units", ylabel="ideal ÷ actual time")
     axes.legend(fontsize=8)
     record.plot(
-        "overhead", figure, "Ideal over actual time of a sleep; the source's curves part at 100"
+        "overhead", figure, "Ideal over actual time of a sleep; in the study the curves part at 100"
     )
     _plot_network(record, found["network"])
 
@@ -195,7 +195,7 @@ def tables(record: Record, found: dict[str, Any]) -> None:
     columns = (
         "model",
         "of the link, as pages, alone",
-        "of the link, the source",
+        "of the link, in the study",
         "both at once",
         "CPU, s, alone",
     )

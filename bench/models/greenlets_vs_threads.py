@@ -1,4 +1,4 @@
-"""Source A's three experiments: greenlets and threads under the same crawler.
+"""Three experiments of a published study: greenlets and threads under the same crawler.
 
 ``python -m bench.models.greenlets_vs_threads [--short]``. The processes are
 ``bench.models.model_process``, once with gevent and once with ``bench.models.on_threads`` in its

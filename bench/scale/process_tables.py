@@ -106,11 +106,11 @@ def show(record: Record, measured: dict[str, Any], cores: int) -> None:
     record.figure("line_r2", fitted.r2)
     columns = ("nodes", "pages/s", "CPU a node, cores")
     table = [(n, spread(rates), spread(cpu)) for n, rates, cpu in straight]
-    title = f"A node more brings {NODE_SESSIONS} sessions, at {NODE_LATENCY:g} s"
+    title = f"Nodes of {NODE_SESSIONS} sessions each, at hosts that take {NODE_LATENCY:g} s"
     record.table(title, columns, table)
     record.note(
-        f"Source B's line, measured here with nodes of {NODE_SESSIONS} sessions each at hosts that"
-        f" take {NODE_LATENCY:g} s: {fitted.slope:.1f} pages/s a node, R² = {fitted.r2:.4f}."
+        f"Each node has {NODE_SESSIONS} sessions, at hosts that take {NODE_LATENCY:g} s. Each"
+        f" further node adds {fitted.slope:.1f} pages per second (R² = {fitted.r2:.4f})."
     )
     _plots(record, costs, samples, straight, fitted, cores)
 
@@ -319,4 +319,4 @@ def _plots(
     cpu = [statistics.median(c) for _, _, c in straight]
     other.plot(at, cpu, "--s", color="tab:grey", markersize=4)
     other.set(ylabel="CPU a node, cores", ylim=(0, max(1e-3, 2 * max(cpu))))
-    record.plot("line", figure, "Source B: pages a second against nodes; grey: CPU a node")
+    record.plot("line", figure, "Pages a second against nodes; grey: CPU of a node")

@@ -7,8 +7,8 @@
    that the CPU of all processes allows?
 2. How well does a cost model (``bench.scale.cost_model``), fitted on small runs – one process, few
    sessions –, predict larger runs that it has not seen?
-3. Source B's straight line: each additional node brings its own sessions. How do pages a second
-   grow with the nodes, and what CPU does a node take?
+3. A straight line: each additional node brings its own sessions. How do pages a second grow with
+   the nodes, and what CPU does a node take?
 
 Every page has 40 links: two lead to unknown pages, the others to the menu of the host. So a page
 costs the same at any time of a crawl. In one series all links are new, to show what these cost. In

@@ -92,7 +92,13 @@ def draw(
     rate = 1000 / cost if cost else None
     found = capacities(scale, store, frontier)
     rows = [_carried(one, rate) for one in found]
-    columns = ("part", "one of it", "carries pages/s", "that is workers", f"for {WORKERS} workers")
+    columns = (
+        "part",
+        "measured",
+        "pages/s of one",
+        "workers that one serves",
+        f"needed for {WORKERS} workers",
+    )
     parts = {
         "origin": _origin(scale),
         "saturates": _table(columns, rows) + "\n" + _order(found, rate),
@@ -112,7 +118,10 @@ def _origin(scale: Mapping[str, Any]) -> str:
     if not scale:
         return f"`python -m bench.scale.processes`: {NOT_RUN}.\n"
     machine = scale["machine"]
-    short = ", a short run, which tells that it works rather than how fast it is" * scale["short"]
+    short = (
+        ", a short run, which shows that the benchmark works rather than how fast Greencrawl is"
+        * scale["short"]
+    )
     return (
         f"Measured {scale['when'][:10]} on {machine['cores']} cores ({machine['processor']}),"
         f" Python {scale['versions']['python']}{short}.\n"
@@ -135,8 +144,9 @@ def _order(found: Sequence[Capacity], rate: float | None) -> str:
         return ""
     ends = [f"{one.part} at {shown((one.pages_s or 0.0) / rate)}" for one in known]
     return (
-        f"One of each is full first, counted in workers: {'; '.join(ends)}. There may be any"
-        " number of each part except the writer; the last section says what to add.\n"
+        f"One of each part reaches its limit at the following number of workers: {'; '.join(ends)}."
+        " There may be any number of each part except the writer; the last section says what to"
+        " add.\n"
     )
 
 
@@ -154,10 +164,13 @@ def _hundred(rate: float | None, frontier: Mapping[str, Any]) -> str:
     rows = [
         ("pages a second of all workers", of(total, 1, "")),
         ("time for all pages", of(hours, 1, "h")),
-        ("hosts at once, at a delay of 1 s and answers after 0.3 s", of(total, 1.3, "")),
+        ("hosts at once, with a delay of 1 s and answers after 0.3 s", of(total, 1.3, "")),
         ("network", of(total, PAGE_BYTES * 8 / 1e9, "Gbit/s")),
         ("bytes into the store", of(total, STORED_BYTES / 1e6, "MB/s")),
-        ("room in the store, by docs/operations.md", of(float(URLS), STORED_BYTES / 1e12, "TB")),
+        (
+            "room in the store, as docs/operations.md calculates it",
+            of(float(URLS), STORED_BYTES / 1e12, "TB"),
+        ),
         ("Redis: all URLs seen", of(url, URLS / 1e9, "GB")),
         ("Redis: a tenth of them waiting", of(waits, URLS / 10 / 1e9, "GB")),
     ]
@@ -180,21 +193,23 @@ def _model(figures: Mapping[str, float]) -> str:
         )
         for part, name in _PARTS
     ]
-    columns = ("CPU of", "at rest", "a batch", "a page, batches full", "a new link", "a host")
+    columns = ("CPU of", "at rest", "a batch", "a page in a full batch", "a new link", "a host")
     off, cpu = figures.get("prediction_off"), figures.get("prediction_off_cpu")
-    text = _table(columns, rows) + "\nLarger runs than it was fitted on: "
+    text = _table(columns, rows) + "\nErrors for larger runs, to which the model was not fitted: "
     if off is None or cpu is None:
         return text + f"{NOT_RUN}.\n"
-    return text + (f"{off:.0%} off at worst in pages/s, {cpu:.0%} in CPU a page ({_PLOTS}).\n")
+    return text + (
+        f"at most {off:.0%} in pages per second, {cpu:.0%} in CPU per page ({_PLOTS}).\n"
+    )
 
 
 def _two(figures: Mapping[str, float]) -> str:
     if "two_processes" not in figures:
         return f"Share of what the CPU allows: {NOT_RUN}.\n"
     return (
-        f"Share of what the CPU allows: {shown(figures['two_processes'])}; left idle:"
-        f" {figures['two_processes_idle']:.1%} of the cores; CPU of a page, times that with one"
-        f" worker: {shown(figures['two_processes_dearer'])}.\n"
+        f"Two workers reach {shown(figures['two_processes'])} of the rate that the CPU allows."
+        f" {figures['two_processes_idle']:.1%} of the cores stays idle. The CPU of a page, divided"
+        f" by the CPU with one worker, is {shown(figures['two_processes_dearer'])}.\n"
     )
 
 
@@ -202,8 +217,8 @@ def _line(figures: Mapping[str, float]) -> str:
     if "line_slope" not in figures:
         return f"Pages a second against nodes that bring their own sessions: {NOT_RUN}.\n"
     return (
-        f"Nodes that bring their own sessions, as long as nothing above is full:"
-        f" {figures['line_slope']:.1f} pages/s a node, R² = {figures['line_r2']:.4f} ({_PLOTS}).\n"
+        "As long as no part reaches its limit, each node with sessions of its own adds"
+        f" {figures['line_slope']:.1f} pages per second (R² = {figures['line_r2']:.4f}; {_PLOTS}).\n"
     )
 
 

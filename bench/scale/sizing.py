@@ -114,40 +114,41 @@ def table(one: Carries) -> str:
         ("---", "---", "---"),
         (
             "worker processes",
-            f"{shown(one.worker)} pages/s of a core, TLS and names new",
+            f"{shown(one.worker)} pages/s of one core; every connection and every look-up is new",
             "`wide.json`",
         ),
         (
             "brokers",
-            f"{shown(one.broker)} pages/s of a core; two, so that one may stop",
+            f"{shown(one.broker)} pages/s of one core; at least two, so that one may stop",
             "`wide.json`",
         ),
         (
             "Redis nodes",
-            f"{shown(one.redis)} pages/s of a core; {shown(one.seen_bytes)} bytes for each URL "
-            f"that is known, of {KEPT_DAYS} days with {LINKS} new URLs a page, in "
-            f"{SEEN_SHARE:.0%} of at most {NODE_BYTES / 1e9:.0f} GB; two, so that one may be away",
+            f"{shown(one.redis)} pages/s of one core; {shown(one.seen_bytes)} bytes for each known "
+            f"URL of {KEPT_DAYS} days with {LINKS} new URLs a page, which use {SEEN_SHARE:.0%} of "
+            f"a node of at most {NODE_BYTES / 1e9:.0f} GB; at least two nodes, so that one may be "
+            "away",
             "`wide.json`, `frontier.json`",
         ),
         (
             "partitions",
-            f"{PARTITIONS_A_NODE} a node at least, since they are fixed when the frontier is made",
+            f"at least {PARTITIONS_A_NODE} for each node; the number cannot be changed later",
             "not measured",
         ),
         (
             "store",
-            f"the writer commits {shown(one.mysql)} pages/s, a SQLite file beside a busy worker "
-            f"{shown(one.sqlite)}",
+            f"the writer commits {shown(one.mysql)} pages/s; SQLite {shown(one.sqlite)}, while a "
+            "worker is busy",
             "`store-mysql.json`, `store.json`",
         ),
         (
             "disk",
-            f"{STORED_BYTES:,} bytes a page, [below](#room-for-100-million-pages); with bodies in "
-            "WARC files about half of it in these",
-            "measured on 300,000 pages, as told there",
+            f"{STORED_BYTES:,} bytes a page, [see below](#room-for-100-million-pages); if bodies "
+            "are in WARC files, these take about half of it",
+            "measured on 300,000 pages",
         ),
-        ("network", f"pages of {PAGE_BYTES:,} bytes as they are transferred", "a sum"),
-        ("hosts at once", "a delay of 1 s and answers after 0.3 s", "a sum"),
+        ("network", f"pages of {PAGE_BYTES:,} bytes as they are transferred", "calculated"),
+        ("hosts at once", "a delay of 1 s and answers after 0.3 s", "calculated"),
     ]
     return f"{_lines(lines)}\n\n{_lines(where)}"
 

@@ -12,7 +12,7 @@ from greencrawl.schema.text.spans import main_of
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One try: source A's triple (url, code, errors), or with ``wait`` seconds its quadruple."""
+    """One try: the triple (url, code, errors), or with ``wait`` seconds the quadruple."""
 
     crawl: int
     fingerprint: int

@@ -246,13 +246,13 @@ def test_the_curves_part_at_the_number_from_which_greenlets_stay_ahead(
 @pytest.mark.parametrize(
     ("threads", "behind", "network", "overhead"),
     [
-        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: threads now fill", "nowhere, unlike in the source"),
+        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: threads now fill", "nowhere, unlike in the study"),
         (900, {100: 0.0, 300: 0.02}, "+11.1 %: threads now do better", "from 300 on, lat"),
-        (810, {100: 0.02, 300: 0.02}, "+23.5 %: as in the source", "from 100 on, as in the source"),
-        (1100, {100: 0.0}, "-9.1 %: here threads bring more", "nowhere, unlike in the source"),
+        (810, {100: 0.02, 300: 0.02}, "+23.5 %: as in the study", "from 100 on, as in the study"),
+        (1100, {100: 0.0}, "-9.1 %: here threads bring more", "nowhere, unlike in the study"),
     ],
 )
-def test_our_findings_are_compared_in_words_with_those_of_the_source(
+def test_our_findings_are_compared_in_words_with_those_of_the_study(
     threads: int, behind: dict[int, float], network: str, overhead: str
 ) -> None:
     sizes = {"greenlets": (60, 120), "threads": (55, 200)}
@@ -310,6 +310,6 @@ def test_the_scaling_page_lists_the_part_that_saturates_first_at_the_top() -> No
     page = scaling.draw(scale, store, {}, scaling.DOCUMENT.read_text())
     assert "| one core | 2,500 | 2.5 | 40 |" in page.replace("the benchmark's, ", "")
     assert "| pages a second of all workers | 100,000 |" in page
-    assert "counted in workers: writer of the MySQL cluster at 2.5; Redis, all links new at" in page
-    assert "7% off at worst in pages/s, 5% in CPU a page" in page
-    assert "Share of what the CPU allows: 0.961; left idle: 1.3% of the cores" in page
+    assert "number of workers: writer of the MySQL cluster at 2.5; Redis, all links new at" in page
+    assert "at most 7% in pages per second, 5% in CPU per page" in page
+    assert "reach 0.961 of the rate that the CPU allows. 1.3% of the cores stays idle" in page

@@ -1,6 +1,6 @@
 """The journal: rows for tries that brought no page.
 
-Source A's tuples: the triple (url, code, errors) if it ends there, the quadruple with the wait if
+A row is the triple (url, code, errors) if the task ends there, or the quadruple with the wait if
 it is tried again. Final states (dead letters, gone, excluded, parked) are rows of finals. Tries
 that brought a page are in the page's own row.
 """
