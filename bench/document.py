@@ -181,8 +181,10 @@ DRAWN = "## What must be reached\n"
 """The generated part begins here; the text before it is the page's own."""
 
 REQUIRED_HEAD = """\
-Plain: the others obey robots.txt, follow links and fetch no page twice; ours also extracts text and
-stores, in both levels. "goal" is the aim, "reached" the required value, and "missed" is neither.
+In the level *plain* the other crawlers obey robots.txt, follow links and fetch no page twice.
+Greencrawl ("ours") also extracts text and stores it, in both levels. The last column says whether
+the measured value reached the goal ("goal"), only the required value ("reached"), or neither
+("missed").
 """
 
 
@@ -247,11 +249,11 @@ def _short(records: Mapping[str, Mapping[str, Any]]) -> str:
     for figure in REQUIRED:
         value, verdict = _verdict(figure, records)
         if value is not None and verdict == "missed":
-            missed.append(f"{figure.said()}, {shown(value)} where it must be {shown(figure.must)}")
+            missed.append(f"{figure.said()}, {shown(value)} (required: {shown(figure.must)})")
         if value is not None and verdict == "reached":
-            less.append(f"{figure.said()}, {shown(value)} of {shown(figure.goal)}")
+            less.append(f"{figure.said()}, {shown(value)} (goal: {shown(figure.goal)})")
     parts = [f"Missed: {'; '.join(missed)}."] if missed else []
-    parts += [f"Short of the goal: {'; '.join(less)}."] if less else []
+    parts += [f"Reached, but short of the goal: {'; '.join(less)}."] if less else []
     return " ".join(parts) + "\n" if parts else ""
 
 

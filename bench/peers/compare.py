@@ -5,32 +5,33 @@
 There are two levels of duties:
 
 * plain: robots.txt is obeyed, all links to the same hosts are followed, no page is fetched twice;
-* full: then also title and text, and page, text, links and headers stored durably in SQLite.
+* full: in addition title and text are extracted, and page, text, links and headers are stored
+  durably in SQLite.
 
-Ours has no option that would leave out text and storage, so its full figure is in both tables: in
-the plain table ours does more than the others. After every run nginx's log and the stores show
-whether the duties were done.
+Greencrawl ("ours") has no option that leaves out text and storage, so its figure for the full level
+is in both tables: in the plain table it does more than the others. After every run the log of nginx
+and the stores show whether the duties were done.
 
-A crawling process has one core to itself; nginx, Redis and our broker share another (with one core,
-all share it). Pages a second are counted from the answer to the first page until the last page was
-handled: for ours until it was stored, for the others until it was parsed (and given to storage).
-CPU is that of all processes of a crawler, without nginx and without their start: for ours worker
-(with supervisor and the SQLite store), broker and Redis; for scrapy-redis its process and Redis. It
-also counts what is spent before the answer to the first page and after the last page, so a share of
-a core may be above 100 %. Memory is proportional (PSS), of the same processes, at the end of the
-crawl.
+A crawling process has one core to itself. nginx, Redis and our broker share another core (on a
+machine with one core, all share it). Pages a second are counted from the answer to the first page
+until the last page was handled. For ours a page is handled when it is stored, for the others when
+it is parsed (and given to storage). CPU is that of all processes of a crawler, without nginx and
+without the start of the processes. For ours these are the worker (with its supervisor and the
+SQLite store), the broker and Redis, for scrapy-redis its process and Redis. CPU also includes what
+is spent before the answer to the first page and after the last page, so a share of a core may be
+above 100 %. Memory is proportional (PSS), of the same processes, at the end of the crawl.
 
-A ratio is the median of the rounds' ratios, not the ratio of the medians beside it. Broker and
-Redis are not part of "its core", though ours and scrapy-redis need them; their CPU is in the CPU a
-page, and in the tables by process. Settings of the others, with reasons, are in
+A ratio is the median of the ratios of all rounds, not the ratio of the medians beside it. Broker
+and Redis do not run on "its core", though ours and scrapy-redis need them. Their CPU is included in
+the CPU a page, and in the tables by process. The settings of the others, with reasons, are in
 `bench/peers/scrapy_job.py` and `bench/peers/crawlee_job.py`; what they store is in
-`bench/peers/page_store.py`. Ours has the defaults, except for the delay, which is none for all, and
-the connections to a host.
+`bench/peers/page_store.py`. Ours has the default settings, except for the delay, which is 0 for all
+crawlers, and the number of connections to a host.
 
 Each crawler fetches whole hosts. All hosts serve the same pages, except for a comment that makes
 the bodies of each host different. So all crawlers get the same pages with the same share of new
-links, and ours, which stores equal bodies once, has to store every body. Faster crawlers get more
-hosts, and 64 connections in all are divided among them.
+links. Ours stores equal bodies once, so it has to store every body here. Faster crawlers get more
+hosts. All hosts together have 64 connections.
 """
 
 from __future__ import annotations

@@ -178,9 +178,9 @@ def test_the_page_names_each_figure_that_misses_its_required_value_or_goal() -> 
         {"peers": _record({"plain_scrapy": 7.0, "full_scrapy": 12.0})},
         PAGE,
     )
-    assert "Missed: pages/s of a core ÷ Scrapy's, 20 KB pages, plain, 7 where it must be 8." in page
-    said = "pages/s of a core ÷ Scrapy's, 20 KB pages, with text and storage, 12 of 16."
-    assert f"Short of the goal: {said}\n" in page
+    assert "Missed: pages/s of a core ÷ Scrapy's, 20 KB pages, plain, 7 (required: 8)." in page
+    said = "pages/s of a core ÷ Scrapy's, 20 KB pages, with text and storage, 12 (goal: 16)."
+    assert f"Reached, but short of the goal: {said}\n" in page
     assert "Missed: " not in document.draw({}, PAGE)
 
 

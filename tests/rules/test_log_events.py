@@ -101,8 +101,8 @@ def test_the_two_events_of_a_trouble_are_seen() -> None:
 
 LOOKED_FOR = re.compile(r"Look for ([a-z]+(?:_[a-z]+)+) in")
 SAID = re.compile(
-    r"log(?: of the coordinator)? says `([a-z_]+)`(?:\s+and\s+`([a-z_]+)`)?"
-    r"|`([a-z_]+)`(?: and `([a-z_]+)`)? in a broker's log"
+    r"log(?:\s+of\s+the\s+coordinator)?\s+says\s+`([a-z_]+)`(?:\s+and\s+`([a-z_]+)`)?"
+    r"|`([a-z_]+)`(?:\s+and\s+`([a-z_]+)`)?\s+in\s+a\s+broker's\s+log"
 )
 
 
