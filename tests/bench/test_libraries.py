@@ -121,6 +121,14 @@ def test_a_library_jar_lets_an_answer_without_tls_delete_a_secure_cookie() -> No
     assert logins.LibraryJar(held, origins).take(deleted) == ["a"]
 
 
+def test_a_library_jar_lets_one_host_delete_the_cookie_of_another() -> None:
+    held = [Cookie("a", "1", "site.example", host_only=False)]
+    deleted = compare.answer("https://other.example/", "a=; Path=/; Max-Age=0; Domain=site.example")
+    origins = Origins(["site.example", "other.example"])
+    assert Jar(held, origins).take(deleted) == []
+    assert logins.LibraryJar(held, origins).take(deleted) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("target", "hashed"), [("/a?b=c", "/a?b=c"), ("/a;b=c", "/a"), ("/a?", "/a"), ("//a/b", "/b")]
 )
