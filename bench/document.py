@@ -23,6 +23,10 @@ BENCHMARKS = {
         "bench.models.greenlets_vs_threads",
         "Greenlets and threads under the same crawler",
     ),
+    "libraries": (
+        "bench.libraries.compare",
+        "Own code beside libraries for the same standard",
+    ),
     "wide": ("bench.scale.wide", "The web as it is: many hosts, slow, dead and polite"),
     "scale": ("bench.scale.processes", "More processes, and what comes beyond them"),
     "away": ("bench.faults.away", "One of two Redis nodes is away"),

@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number in range(given.pairs):
             folder = Path(name) / f"pair{number}"
             starts = [partial(unseen, copy, folder / "off", on), partial(seen, folder / "on", on)]
-            off, with_all = side_by_side(on, starts, {}, number)
+            off, with_all = side_by_side(on, starts, ({}, {}), number)
             pairs.append((off, with_all))
             print(
                 f"pair {number + 1}: {off.all_cpu:.4f} {with_all.all_cpu:.4f} ms "

@@ -130,13 +130,14 @@ def one_round(
         partial(running, tree, folder / which, on)
         for tree, which in zip(trees, ("old", "new"), strict=True)
     ]
-    return side_by_side(on, starts, options, number)
+    return side_by_side(on, starts, ({}, options), number)
 
 
 def side_by_side(
-    on: ServedSite, starts: Sequence[Start], options: Mapping[str, Any], number: int
+    on: ServedSite, starts: Sequence[Start], options: Sequence[Mapping[str, Any]], number: int
 ) -> Pair:
-    """Return the costs of the two that ``starts`` start, while both crawl at the same time."""
+    """Return the costs of the two that ``starts`` start, while both crawl at the same time, each
+    with its ``options``."""
     seeds = on.seeds(len(on.nginx.addresses))
     half = len(seeds) // 2
     halves = (seeds[:half], seeds[half:])[:: -1 if number % 2 else 1]
@@ -146,7 +147,7 @@ def side_by_side(
         for system in systems:
             system.settle()
         for at in (0, 1) if number % 4 < 2 else (1, 0):
-            systems[at].crawl(halves[at], options if at else {})
+            systems[at].crawl(halves[at], options[at])
         until = time.monotonic() + TIMEOUT_SECONDS
         while len(found) < len(systems):
             if time.monotonic() > until:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http.client import HTTPConnection
 
 import pytest
 import requests
@@ -307,3 +308,36 @@ def test_real_server_keeps_a_wrong_password_out(archive: Lighttpd, algorithm: st
     origin = archive.url(algorithm).rstrip("/")
     given = make(Digest(name="d", hosts=(origin,)), {"username": USERNAME, "password": "falsch"})
     assert visits(given, [f"{origin}/1.html"]) == [("again", 401), ("out", 401)]
+
+
+@pytest.mark.parametrize(
+    ("target", "status"), [("/1.html?", 200), ("//1.html", 200), ("/1.html;a=b?c=d;e", 404)]
+)
+def test_real_server_accepts_the_digest_for_any_target_as_it_was_requested(
+    archive: Lighttpd, target: str, status: int
+) -> None:
+    """A digest of another spelling is refused, whatever the password: the server has what was
+    sent."""
+    origin = archive.url("SHA-256").rstrip("/")
+    secrets = {"username": USERNAME, "password": archive.password}
+    given = make(Digest(name="d", hosts=(origin,)), secrets)
+    assert isinstance(given, DigestKind)
+    assert given.judge(Fetched(f"{origin}/", *refused(origin)), None) == "again"
+    headers = given.prove(origin + target, {}, None)[1]
+    assert raw_status(origin, target, headers["Authorization"]) == status
+
+
+def refused(origin: str) -> tuple[int, dict[str, str], bytes]:
+    """Return the server's challenge."""
+    got = requests.get(origin, timeout=10)
+    return got.status_code, {name.lower(): value for name, value in got.headers.items()}, b""
+
+
+def raw_status(origin: str, target: str, authorization: str) -> int:
+    """Return the status of a request for ``target`` as it is; requests would change it."""
+    connection = HTTPConnection(origin.partition("://")[2], timeout=10)
+    try:
+        connection.request("GET", target, headers={"Authorization": authorization})
+        return connection.getresponse().status
+    finally:
+        connection.close()

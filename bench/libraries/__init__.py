@@ -1,0 +1,1 @@
+"""Code of our own beside the libraries for the same standards."""
