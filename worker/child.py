@@ -14,7 +14,6 @@ from typing import Any
 import gevent
 from gevent.event import Event
 from gevent.lock import Semaphore
-from gevent.util import wrap_errors
 
 from greencrawl import __version__
 from greencrawl.broker.client import BrokerClient
@@ -368,6 +367,16 @@ def before_start() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def _started(
+    settings: Settings, number: int, stopping: Event, sender: Sender
+) -> Worker | Exception:
+    """Return the worker, or the error of its start: gevent prints a traceback of what is raised."""
+    try:
+        return Worker(settings, number, stopping, sender=sender)
+    except Exception as error:  # noqa: BLE001 - raised again in main
+        return error
+
+
 def main(settings: Settings, number: int) -> int:
     """Run ``python -m greencrawl.worker --child N``; return the exit status."""
     crash_points.arm(settings.fault)
@@ -376,8 +385,7 @@ def main(settings: Settings, number: int) -> int:
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(signum, stopping.set)
-    begin_worker = wrap_errors((Exception,), Worker)  # gevent would print the traceback of an error
-    starting = gevent.spawn(begin_worker, settings, number, stopping, sender=sender)
+    starting = gevent.spawn(_started, settings, number, stopping, sender)
     stopping.rawlink(lambda _: starting.kill(block=False))
     worker = starting.get()
     if isinstance(worker, Exception):

@@ -10,15 +10,15 @@ from greencrawl.schema.clock import epoch_ms
 
 _AGO = re.compile(r"(?P<count>[0-9]{1,9}) ?(?P<unit>[smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_STATUS = re.compile(
-    r"(?P<low>[1-5][0-9]{2})(?:-(?P<high>[1-5][0-9]{2}))?|(?P<digit>[1-5])xx", re.IGNORECASE
+_STATUS = re.compile(  # some sites answer with a status over 599, such as 999
+    r"(?P<low>[1-9][0-9]{2})(?:-(?P<high>[1-9][0-9]{2}))?|(?P<digit>[1-5])xx", re.IGNORECASE
 )
 
 SINCE = (
     "a date (2026-03-01), a date and time (2026-03-01T12:00, UTC unless it says otherwise), or how "
     "long ago (90s, 15m, 2h, 3d, 1w)"
 )
-STATUS = "a status from 100 to 599, a class from 1xx to 5xx, or a range such as 300-399"
+STATUS = "a status (200), a class from 1xx to 5xx, or a range (300-399)"
 
 
 def since_ms(text: str, now_ms: int | None = None) -> int:

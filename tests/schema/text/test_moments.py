@@ -40,7 +40,7 @@ def test_a_text_that_is_no_moment_is_refused_with_the_allowed_forms(text: str) -
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
-    [("200", (200, 200)), ("4xx", (400, 499)), ("5XX", (500, 599)), ("100-599", (100, 599))],
+    [("200", (200, 200)), ("4xx", (400, 499)), ("5XX", (500, 599)), ("100-999", (100, 999))],
 )
 def test_a_filter_of_statuses_is_one_status_a_class_or_a_range(
     text: str, wanted: tuple[int, int]
@@ -50,10 +50,10 @@ def test_a_filter_of_statuses_is_one_status_a_class_or_a_range(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "20", "0xx", "6xx", "9XX", "099", "600", "200-600", "399-300", "200-", "2000", "xx"],
+    ["", "20", "0xx", "6xx", "9XX", "099", "399-300", "200-", "2000", "xx"],
 )
 def test_a_text_that_is_no_range_of_statuses_is_refused_with_what_is_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match="from 100 to 599, a class from 1xx to 5xx"):
+    with pytest.raises(ValueError, match="a class from 1xx to 5xx"):
         status_range(text)
 
 
