@@ -14,7 +14,7 @@ import msgspec.inspect as inspect
 from msgspec import Struct
 
 from greencrawl.monitor.field_errors import sentence
-from greencrawl.monitor.look import Form
+from greencrawl.monitor.page_request import Form
 from greencrawl.monitor.words import Words
 from greencrawl.schema.records import CrawlOptions
 
