@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class SqlStore(ABC):
-    """The lanes, and the methods that only need them. Raises of a lane pass."""
+    """The lanes, and the methods that only need them. Errors that a lane raises are passed on."""
 
     _codec: Codec
     """Packs links and bodies for columns."""

@@ -79,7 +79,7 @@ class Connection:
         self.until = self.since + seconds
 
     def is_open(self) -> bool:
-        """Return whether the peer has not closed it, as far as the system knows."""
+        """Return whether the connection is still open at the peer, as far as the system knows."""
         descriptor = self.socket.fileno()
         if descriptor < 0:
             return False

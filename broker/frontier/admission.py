@@ -213,8 +213,8 @@ class Admitting:
         self._activity.set(crawl)
 
     def admit_again(self, crawl: int, items: Sequence[Admission]) -> bytes:
-        """Queue URLs that come back from the overflow; return a flag for each, :data:`BEYOND` if no
-        room.
+        """Queue URLs that come back from the overflow; return a flag for each, :data:`BEYOND` if
+        there is no room.
 
         All of them belong to one partition. Raises UnknownCrawl when the crawl was deleted.
         """

@@ -102,8 +102,8 @@ class Sessions:
         return reply
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Release sessions up to the sequence that this incarnation does not hold, and all of the
-        dead.
+        """Release sessions up to the sequence that this incarnation does not hold, and all sessions
+        of dead incarnations.
 
         The answer names the nodes that could not be asked: there it is still to be done.
         """

@@ -77,8 +77,8 @@ class Service:
         self._polls: set[greenlet.greenlet] = set()
 
     def holding(self, duty: Duty) -> Service:
-        """Return this service for work under a duty: it raises DutyLost once the duty has passed
-        on."""
+        """Return this service for work under a duty: it raises DutyLost once another broker has the
+        duty."""
         held = copy.copy(self)
         held.frontier, held.store = self.frontier.holding(duty), self.store.under(duty)
         return held
@@ -117,7 +117,7 @@ class Service:
             gevent.kill(poll, Unavailable("this broker is stopping"))
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Return its counters, its period and rounds, and the state of its hook.
+        """Return a crawl's counters, its period and rounds, and the state of its hook.
 
         Raises Unavailable.
         """
@@ -143,7 +143,7 @@ class Service:
         return replace(found, stuck=self.refusals.stuck(crawl, found, refused))
 
     def with_hook(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
-        """Return its counters with the state of its hook. Raises Unavailable."""
+        """Return a crawl's counters with the state of its hook. Raises Unavailable."""
         if not own_code(crawl.options):
             return found
         refused = self.refusals.of(crawl)

@@ -178,8 +178,8 @@ class Spool:
         with suppress(FileNotFoundError):
             batch.path.rename(batch.path.with_suffix(_WHOLE))
 
-    def told(self) -> None:
-        """Reset the count of dropped lines: it was reported."""
+    def reset_dropped(self) -> None:
+        """Set the count of dropped lines to 0: it was reported."""
         self.dropped = 0
         with suppress(OSError):
             (self._folder / _DROPPED).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ _LIBC = ctypes.CDLL(None)  # before any fork
 
 
 def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Called in a child: the kernel sends it a signal when its parent, of that id, dies.
+    """Let the kernel send this child a signal when its parent, of that id, dies.
 
     The child ends here if that has happened already. Only Linux can do that.
     """
@@ -23,7 +23,7 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def end_of(status: int) -> str:
-    """What an exit status says: the name of a signal, or ``status N``."""
+    """Return what an exit status says: the name of a signal, or ``status N``."""
     if status >= 0:
         return f"status {status}"
     try:

@@ -37,7 +37,7 @@ one of its key's, so writing it again changes nothing."""
 
 
 LAST = 2**63 - 1
-"""No number is higher."""
+"""The highest number of a row."""
 
 
 class Db(Protocol):

@@ -21,7 +21,7 @@ from functools import lru_cache
 import gevent
 from gevent.event import Event
 
-from greencrawl.broker.frontier import SHARE_SECONDS, Ask, Share
+from greencrawl.broker.frontier import SHARE_SECONDS, Share, ShareRequest
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
@@ -129,10 +129,10 @@ class _Place:
         self.turn = max(self.turn, now + self.window / 2) + each
         return min(self.turn - now, LONGEST_TURN_SECONDS)
 
-    def wish(self, now: float) -> Ask:
+    def wish(self, now: float) -> ShareRequest:
         """Return the request for the frontier."""
         used, more = self.used(now), 2 * len(self.waiting) + 1
-        return Ask(
+        return ShareRequest(
             self.name, self.window,
             self.starts_cap, used, min(used + more, self.starts_cap),
             self.connections_cap, min(self.sending, self.open),  # idle ones can be closed
@@ -187,7 +187,7 @@ class Shares:
 
     def __init__(
         self,
-        ask: Callable[[Sequence[Ask]], list[Share | None]],
+        ask: Callable[[Sequence[ShareRequest]], list[Share | None]],
         allow: Sequence[Network] = (),
         *,
         clock: Clock = monotonic,

@@ -28,7 +28,7 @@ _MOST = PARKED + 4.0
 _NEW, _LEADS, _LEADS_ON = 4.0, 1.5, 1.0
 """Evidence for a shape: new text; links to shapes with new text; links to shapes that lead
 there."""
-_TOLD = 0.5
+_FIGURES_ONLY = 0.5
 """The share of new text that a page counts for if only its figures are new."""
 _CHOICES = 8
 """New links of one page to other queries of its own path: it multiplies."""
@@ -216,7 +216,7 @@ class Yields:
         weight = self._weigh(found, seen)
         found.pages += 1
         found.claims = 0
-        found.text += _PACE * (max(seen.new, _TOLD * seen.told) - found.text)
+        found.text += _PACE * (max(seen.new, _FIGURES_ONLY * seen.figures_only) - found.text)
         found.leads += _PACE * ((seen.good > 0) - found.leads)
         found.further += _PACE * (seen.leading - found.further)
         found.unknown_leads += _PACE * ((seen.unknown > 0) - found.unknown_leads)
@@ -317,7 +317,7 @@ class Yields:
             if (seen.query and seen.own >= _CHOICES) or seen.odd:
                 return -_LEADS
             return -_NEW if seen.new >= 1.0 else -_LEADS
-        if seen.leading or seen.told or seen.named:
+        if seen.leading or seen.figures_only or seen.named:
             return -_LEADS_ON
         weight = 1.0 if seen.new == 0 else 0.5
         grows = seen.own + seen.poor > 0

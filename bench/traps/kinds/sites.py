@@ -62,7 +62,7 @@ class Site:
         self.requests = 0
 
     def reply(self, path: str, query: Query) -> Reply:
-        """The answer to a GET of ``path`` (not decoded) with ``query`` (decoded)."""
+        """Return the answer to a GET of ``path`` (not decoded) with ``query`` (decoded)."""
         raise NotImplementedError
 
     def target(self, target: str) -> Reply:

@@ -67,7 +67,7 @@ class Outages(Protocol):
     def begin(self, outage: Outage) -> bool:
         """See :class:`StoreOutages`."""
 
-    def told(self, outage: Outage) -> None:
+    def note_told(self, outage: Outage) -> None:
         """See :class:`StoreOutages`."""
 
     def open(self) -> Outage | None:
@@ -100,8 +100,8 @@ class StoreOutages:
             return False
         return self._put(keys.OUTAGE, to_msgpack(outage), KEPT_SECONDS, "NX")
 
-    def told(self, outage: Outage) -> None:
-        """Note that people were told of it."""
+    def note_told(self, outage: Outage) -> None:
+        """Note that people were told of the outage."""
         known = Outage(outage.at_ms, outage.text, told=True)
         self._put(keys.OUTAGE, to_msgpack(known), KEPT_SECONDS, "XX")
 

@@ -237,7 +237,7 @@ class Node:
         if timed:
             self.clock.prepare()
         replies, shown = self._pipeline(script, calls, LATE_MS if timed else None, duty)
-        last = len(calls) - 1  # the last call that ``shown`` has
+        last = len(calls) - 1  # the last call whose exchange ``shown`` is
         for repeat in range(REPEATS):
             late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
             if not late:

@@ -57,8 +57,8 @@ class Scripts:
         self._create = create
 
     def under(self, duty: Duty) -> Scripts:
-        """Return the same scripts for the holder of a duty: calls raise DutyLost once it has passed
-        on."""
+        """Return the same scripts for the holder of a duty: calls raise DutyLost once another
+        broker has the duty."""
         held = copy.copy(self)
         held.duty = duty
         return held

@@ -78,7 +78,7 @@ class OutageWatch:
                 if self._outages.open() != outage:
                     return
                 self._webhook.post(next_message(outage.alert()))
-                self._outages.told(outage)
+                self._outages.note_told(outage)
                 return
             except (NotDelivered, Unavailable) as error:
                 log.warning(

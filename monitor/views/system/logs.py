@@ -22,7 +22,7 @@ def part(request: PageRequest) -> Data:
     given = {name: request.asked(name) for name in (*FILTERS, "after")}
     given["level"] = given["level"] or "info"
     try:
-        reply = logs.asked(request.service, given, SHOWN)
+        reply = logs.last_lines(request.service, given, SHOWN)
     except (InvalidConfig, msgspec.ValidationError) as error:
         known = error_parts(error)
         wrong = known[1] if known is not None else str(error)

@@ -19,8 +19,8 @@ from greencrawl.schema.records import (
     FailureKind,
     MemberState,
     NodeOptions,
+    NodeOrders,
     OptionName,
-    Ordered,
 )
 from greencrawl.store.base import NEVER
 
@@ -172,9 +172,9 @@ def orders(request: PageRequest) -> Data:
     }
 
 
-def _ordered(request: PageRequest, name: str) -> Ordered:
+def _ordered(request: PageRequest, name: str) -> NodeOrders:
     known = request.service.members.refresh().nodes
-    return next((one for one in known if one.member == name), Ordered(member=name))
+    return next((one for one in known if one.member == name), NodeOrders(member=name))
 
 
 def _followed(request: PageRequest, name: str) -> set[OptionName]:

@@ -134,7 +134,7 @@ class FormKind:
             )
         new = {c.name for c in session.cookies if before.get((c.name, c.domain, c.path)) != c.value}
         token = {
-            # A site that keeps the session of the login page sets no new one.
+            # A site that keeps the cookie of the login page sets no new one.
             "login": sorted(new or {cookie.name for cookie in cookies}),
             "action": form.action,
             "username": form.username,

@@ -252,7 +252,7 @@ end
 -- logical time: Redis itself would drop them when its clock jumps. A host that is in use again by now has a
 -- record without an end: it only leaves the index.
 local function drop_idle()
-  if math.floor(now) % LOOKS > 0 then return end -- else it would cost each page a twentieth
+  if math.floor(now) % LOOKS > 0 then return end -- otherwise each page would cost a twentieth more
   local index = P .. ':hi'
   local limits = redis.call('HMGET', 'gc:owner', 'idle_hosts', 'longest')
   local most = tonumber(limits[1])
