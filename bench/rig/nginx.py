@@ -127,7 +127,7 @@ def rate(hits: Sequence[Hit], ended: float) -> float:
     return (len(times) - 1) / (ended - times[0])
 
 
-def shirked(hits: Sequence[Hit], forbidden: str) -> list[str]:
+def neglected_duties(hits: Sequence[Hit], forbidden: str) -> list[str]:
     """Return the duties that a crawler did not do, by its server's log: an empty list if it did
     all.
 

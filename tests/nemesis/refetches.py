@@ -117,7 +117,7 @@ class LeaseWatch:
 
 @dataclass(frozen=True)
 class Harm:
-    """A fault, in so far as it may cause a second fetch.
+    """A fault, as far as it may cause a second fetch.
 
     ``nodes``: only of hosts there; ``worker``: only what this one had leased, "" for any. ``held``:
     places that a node came back with as unfinished, None: unknown; it was in that state at

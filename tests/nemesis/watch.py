@@ -148,6 +148,6 @@ class Watch:
 
 
 def read_log(path: Path) -> list[Hit]:
-    """All requests so far."""
+    """Return all requests so far."""
     with path.open() as log:
         return [Hit.read(line) for line in log if line.endswith("\n")]

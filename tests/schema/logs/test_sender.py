@@ -250,7 +250,7 @@ def test_a_line_that_two_loggers_have_is_shown_once(tmp_path: Path) -> None:
 
 
 def once(items: list[dict[str, Any]]) -> Counter[int]:
-    """The same of an answer of another process."""
+    """Check an answer of another process: each line is there once."""
     return Counter(one["said"]["number"] for one in items if "number" in one["said"])
 
 

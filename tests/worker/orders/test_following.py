@@ -32,7 +32,8 @@ HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=7)
 
 
 class Broker:
-    """It gives the answers that a test puts in, one after the other; it raises exceptions."""
+    """A broker that returns the answers of a test one after the other, and raises those that are
+    exceptions."""
 
     def __init__(self) -> None:
         self.asked: list[MemberRequest] = []
