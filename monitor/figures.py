@@ -88,7 +88,7 @@ class Figures:
         return self._shared.get(("crawl", name), lambda: self._service.store.crawl(name))
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Return its counters. Raises Unavailable."""
+        """Return the crawl's counters. Raises Unavailable."""
         seconds = 1.0 if _goes_on(crawl) else ENDED_SECONDS
         key = "stats", crawl.id, crawl.version
         return self._shared.get(key, lambda: self._service.stats(crawl), seconds)

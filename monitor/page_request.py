@@ -101,7 +101,7 @@ class Redirect(Struct, frozen=True):
 
     @property
     def location(self) -> str:
-        """Return its address."""
+        """Return the page's address."""
         more = {"said": self.said} if self.said else {}
         more |= {"n": str(self.n)} if self.n is not None else {}
         mark = "&" if "?" in self.path else "?"

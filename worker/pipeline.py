@@ -83,8 +83,8 @@ class Pipeline:
         rate: Rate | None = None,
         traps: Traps | None = None,
     ) -> None:
-        """Build it; ``keep_all``: bodies of every type are kept, whatever the crawls' options
-        say."""
+        """Build the object; ``keep_all``: bodies of every type are kept, whatever the crawls'
+        options say."""
         self._memory_budget = memory_budget or MemoryBudget()
         self._keep_all = keep_all
         self._store = store

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from bench.playback.browser import Exchange, Browser
+from bench.playback.browser import Browser, Exchange
 from bench.playback.player import COLLECTION, Player
 from bench.playback.tools import browser, environment
 from bench.rig.nginx import Nginx

@@ -88,7 +88,7 @@ class Connection:
         return not look.poll(0)
 
     def shut(self) -> None:
-        """Shut it down: its reader and its writer see its end.
+        """Shut the connection down: its reader and its writer see its end.
 
         This is done on the socket below TLS, since a TLS socket would lose its state while it is
         read.

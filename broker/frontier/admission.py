@@ -142,8 +142,8 @@ class Admitting:
         activity: ActivityEvent,
         note: Callable[[int, int, float], None] | None,
     ) -> None:
-        """Build it; ``note`` is called with the time when a host of (partition, crawl) is due;
-        workers do not use it."""
+        """Build the object; ``note`` is called with the time when a host of (partition, crawl) is
+        due; workers do not use it."""
         self._calls = calls
         self._placement = placement
         self._crawls = crawls

@@ -71,7 +71,8 @@ class Leasing:
         longest_request_seconds: float,
         left_out: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """Build it; ``left_out`` returns whether a partition's node is away while others serve."""
+        """Build the object; ``left_out`` returns whether a partition's node is away while others
+        serve."""
         self._calls = calls
         self._clock_ms = clock_ms
         self._crawl = crawl

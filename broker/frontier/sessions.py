@@ -78,8 +78,8 @@ class Sessions:
         activity: ActivityEvent,
         request_ms: int,
     ) -> None:
-        """Build it; ``request_ms`` is the longest request, which may go on after its session
-        ended."""
+        """Build the object; ``request_ms`` is the longest request, which may go on after its
+        session ended."""
         self._calls = calls
         self._placement = placement
         self._store = store

@@ -54,7 +54,7 @@ class Service:
         permits: Permits = OWN,
         ring: Callable[[], Ring | None] = lambda: None,
     ) -> None:
-        """Build it; ``ring`` returns the state of the store's servers, if it is a ring of
+        """Build the object; ``ring`` returns the state of the store's servers, if it is a ring of
         masters."""
         self.permits = permits
         self.ring = ring

@@ -150,7 +150,7 @@ class Spool:
     # -- reading
 
     def __bool__(self) -> bool:
-        """Return whether it has lines."""
+        """Return whether the spool has lines."""
         return self._size > 0 if self._file >= 0 else self._lock >= 0 and bool(self._whole())
 
     def claim(self) -> Batch | None:

@@ -81,7 +81,7 @@ class Served:
         self.name_server: str = told["names"]
 
     def counted(self) -> dict[str, Any]:
-        """Return what it has counted so far."""
+        """Return what the process has counted so far."""
         assert self._process.stdin
         self._process.stdin.write("?\n")
         self._process.stdin.flush()
@@ -89,7 +89,7 @@ class Served:
         return found
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

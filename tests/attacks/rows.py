@@ -54,7 +54,7 @@ class Attack:
     seconds: float = 40.0
 
     def serve(self, *, short: bool) -> Hosts:
-        """Return its hosts, which the caller starts."""
+        """Return the attack's hosts, which the caller starts."""
         ports = (self.short if short else self.hosts) if self.farm else 1
         return Hosts(self.answers, self.takes, ports=ports, log=self.farm)
 

@@ -69,7 +69,7 @@ class Plan:
         return {**self.gone, **self.pages}
 
     def ended_by(self, at: float) -> Plan:
-        """Return it without the periods that ended later."""
+        """Return the plan without the periods that ended later."""
         return replace(self, periods=[one for one in self.periods if one.ended <= at])
 
     def url(self, number: int) -> str:

@@ -59,7 +59,7 @@ class Watch:
         self._thread.join(60)
 
     def find(self, finding: Finding) -> None:
-        """Keep it, once."""
+        """Keep the finding, once."""
         if finding.text not in self._said:
             self._said.add(finding.text)
             self.findings.append(finding)

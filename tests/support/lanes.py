@@ -213,7 +213,8 @@ class Lanes:
         return bool(content)
 
     def _wait_for(self, process: Process) -> None:
-        """Note its exit code; it is our child when the process that forked it has ended."""
+        """Note the process's exit code; it is our child when the process that forked it has
+        ended."""
         if self._collecting is not None:
             self._collecting.wait()
         if process.pid is not None and process.code is None:

@@ -53,7 +53,7 @@ class Sitemap(Http):
     def steps(
         self, context: CrawlContext, task: Task, fetched: Fetched, budget: Budget = UNBOUNDED
     ) -> Steps[Reading]:
-        """Read it, with turns for others: see :func:`sitemap_steps`."""
+        """Read the sitemap, with turns for others: see :func:`sitemap_steps`."""
         reading = yield from sitemap_steps(context, task, fetched, budget)
         return self.without(task, reading.failure) if reading.failure else reading
 

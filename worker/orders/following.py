@@ -58,7 +58,7 @@ class Follower:
         *,
         clock: Clock = monotonic,
     ) -> None:
-        """Build it; each of ``brokers`` is the client of one broker."""
+        """Build the object; each of ``brokers`` is the client of one broker."""
         self._request = request
         self._brokers = brokers
         self._first = 0

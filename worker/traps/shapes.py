@@ -185,8 +185,8 @@ class Shaper:
         return len(self._words.get(f"{path}?", range(_PATTERNS)))
 
     def is_late(self, shape: Shape) -> bool:
-        """Return whether its query is another choice of parameters at a path that has offered
-        several."""
+        """Return whether the shape's query is another choice of parameters at a path that has
+        offered several."""
         words = self._words.get(f"{shape.path}?")
         if words is None:
             return _hash(f"{shape.path}?") in self._full

@@ -55,7 +55,7 @@ class Traps:
     """All hosts of one process."""
 
     def __init__(self, novelty: Novelty | None = None, most: int = MOST) -> None:
-        """Build it; ``novelty``: what was shown, if other processes share it."""
+        """Build the object; ``novelty``: what was shown, if other processes share it."""
         self._novelty = novelty or Novelty()
         self._most = most
         self._hosts: OrderedDict[tuple[int, str], HostTraps] = OrderedDict()
@@ -240,7 +240,8 @@ class Traps:
         return Parked(name[:LONGEST], "nothing in this part of the host has brought anything new")
 
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
-        """Say whether its URL differs from a known one only by parameters that make no difference.
+        """Say whether the task's URL differs from a known one only by parameters that make no
+        difference.
 
         A URL that was fetched itself does not count: its process may have died.
         """

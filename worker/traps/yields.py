@@ -118,17 +118,17 @@ class Sum(Struct, gc=False):
 
     @property
     def is_poor(self) -> bool:
-        """Return whether its links are to come last."""
+        """Return whether the shape's links are to come last."""
         return self.score > DEMOTED
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it has yielded often, and most of its last pages had new text."""
+        """Return whether the shape has yielded often, and most of its last pages had new text."""
         return self.text > 0.5 and self.yields >= _SETTLED and self.score < 0
 
     @property
     def is_barren(self) -> bool:
-        """Return whether its pages brought neither text nor links to text, though it is not
+        """Return whether the shape's pages brought neither text nor links to text, though it is not
         judged."""
         poor = max(self.text, self.leads, self.further, self.unknown_leads) < GOOD
         return poor and self.known and self.score > _GRANTED

@@ -51,7 +51,7 @@ class Outage(Struct, frozen=True):
     told: bool = False
 
     def alert(self, over_ms: int = 0) -> Alert:
-        """Return it as an alert."""
+        """Return the outage as an alert."""
         return Alert(
             kind="store_not_writable", subject="store", text=self.text, since_ms=self.at_ms,
             began_ms=self.at_ms, over_ms=over_ms, told=int(self.told),

@@ -63,7 +63,7 @@ class WakeUps:
         duties: Duties,
         events: Mapping[bytes, ActivityEvent],
     ) -> None:
-        """Build it.
+        """Build the object.
 
         ``owed`` is called with a node whose replay is not complete, ``quota_needed`` with a crawl
         that runs out of quota in a partition; messages set ``events``.

@@ -102,8 +102,8 @@ class Node:
         return connection, run
 
     def ask(self) -> None:
-        """Ask whether it answers now, on a connection of its own. Raises Unavailable if it does
-        not."""
+        """Ask whether the server answers now, on a connection of its own. Raises Unavailable if it
+        does not."""
         try:
             connection, _ = self._connect()
             try:

@@ -46,7 +46,8 @@ class Scripts:
     def __init__(
         self, placement: Placement, guard: Guard, store_contact: StoreContact, *, create: bool
     ) -> None:
-        """Build it; ``create`` is for a broker, which opens nodes; a worker waits until one has."""
+        """Build the object; ``create`` is for a broker, which opens nodes; a worker waits until one
+        has."""
         self.duty: Duty | None = None
         """Calls have this duty unless they name another."""
         self._placement = placement

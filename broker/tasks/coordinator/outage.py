@@ -71,7 +71,7 @@ class OutageWatch:
                 self._alert_sender = gevent.spawn(self._tell, outage)
 
     def _tell(self, outage: Outage) -> None:
-        """Post that it began, until it is over: then the coordinator sends both messages."""
+        """Post that an outage began, until it ends: then the coordinator sends both messages."""
         pause = 1.0
         while self._webhook is not None:
             try:

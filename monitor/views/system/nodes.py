@@ -53,7 +53,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
     @property
     def said(self) -> list[tuple[str, str]]:
-        """Return its orders."""
+        """Return the node's orders."""
         return _said(self.ordered)
 
     @property

@@ -49,7 +49,7 @@ class Following(Struct, frozen=True, kw_only=True):
 
     @property
     def running(self) -> bool:
-        """Return whether it is connected to its leader, and applies what it fetches."""
+        """Return whether the server is connected to its leader, and applies what it fetches."""
         return self.fetching and self.applying
 
 
@@ -94,7 +94,7 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @property
     def up(self) -> bool:
-        """Return whether it could be asked."""
+        """Return whether the server could be asked."""
         return not self.error
 
     @property
