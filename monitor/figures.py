@@ -159,7 +159,7 @@ class Figures:
             self._sampling = gevent.spawn(self._sample)
 
     def stop(self) -> None:
-        """Take no more samples, and count nothing more."""
+        """Stop sampling and counting."""
         self.counting.stop()
         if self._sampling is not None:
             self._sampling.kill()
@@ -234,8 +234,8 @@ class Figures:
 def joined(found: list[Point], least_seconds: float) -> list[Point]:
     """Return points; the last is joined with the one before if it is over less than that.
 
-    A store thins its samples, so the last point may be over a few minutes among hours: it would
-    jump.
+    A store thins its samples, so the last point may be over a few minutes where all others are over
+    hours. The curve would jump there.
     """
     if len(found) < 2 or found[-1].seconds >= least_seconds:
         return found

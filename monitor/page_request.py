@@ -92,7 +92,7 @@ class View(Struct, frozen=True, kw_only=True):
 class Redirect(Struct, frozen=True):
     """The answer of an action: the page to show next, and the message there.
 
-    ``said`` is the end of a key ``said.…`` of the texts; ``n`` is put in.
+    The message is the text with the key ``said.`` and ``said``; ``n`` is its number.
     """
 
     path: str

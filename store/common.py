@@ -46,7 +46,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _read(self, work: Callable[[Any], T]) -> T:
-        """Answer a question by what takes the writes."""
+        """Answer a question on the server that takes the writes."""
 
     @abstractmethod
     def _write(self, work: Callable[[Any], T]) -> T:

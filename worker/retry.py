@@ -312,8 +312,8 @@ def passes(failure: Failure) -> bool:
 
 
 def told_to_wait(failure: Failure) -> bool:
-    """Return whether it is a 429 or 503, of a page or of robots.txt, that says when to come
-    back."""
+    """Return whether the failure is a 429 or 503, of a page or of robots.txt, that says when to
+    come back."""
     return bool(failure.retry_after) and (
         failure.kind in (_K.RATE_LIMITED, _K.UNAVAILABLE)
         or (failure.kind == _K.ROBOTS_UNREACHABLE and failure.code in (429, 503))

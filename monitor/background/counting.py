@@ -65,7 +65,7 @@ class Counting:
         return {one: self._kept[one].sums for one in crawls if one in self._kept}
 
     def stop(self) -> None:
-        """Count nothing more."""
+        """Stop counting."""
         if self._working is not None:
             self._working.kill()
 

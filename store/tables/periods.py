@@ -118,7 +118,8 @@ def _begin(db: Db, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: 
 
 
 def _has_begun(db: Db, crawl: int) -> bool:
-    """Return whether it was ever given a URL: its first pages may be under way, by older rules."""
+    """Return whether the crawl was ever given a URL: its first pages may be under way, by older
+    rules."""
     return any(
         first(db, f"SELECT 1 FROM {table} WHERE crawl = ? LIMIT 1", (crawl,))
         for table in ("pages", "finals", "seed_batches")

@@ -69,8 +69,8 @@ class Part:
         return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> None:
-        """Start it unless it runs. Its log goes through another process, so that a full disk or a
-        limit of this one concerns its data, not its log."""
+        """Start the program unless it runs. Its log goes through another process, so that a full
+        disk or a limit of this one concerns its data, not its log."""
         with self.lock:
             self._wanted = True
             if self.pid is not None:
@@ -323,8 +323,8 @@ class RedisPart(Part):
             self.start()
 
     def start(self) -> None:
-        """Start it unless it runs. With only a dump it starts without an append-only file: it would
-        read that instead, and come back empty. Then it makes one, for which this waits."""
+        """Start the server unless it runs. With only a dump it starts without an append-only file:
+        it would read that instead, and come back empty. Then it makes one, for which this waits."""
         with self.lock:
             alone = (
                 not list(self.folder.glob("appendonly*")) and (self.folder / "dump.rdb").exists()

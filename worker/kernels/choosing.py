@@ -92,7 +92,7 @@ class Kernels:
         self.any = bool(self._ways)
         """Whether there is a rule."""
         self.fetching = any(kernel.fetches for kernel in own.values())
-        """Whether one of them fetches by itself."""
+        """Whether one of the user's kernels fetches by itself."""
         known: list[Kernel] = [HTTP, JSON, SITEMAP, FEED, *own.values()]
         self.by_name: Mapping[str, Kernel] = {kernel.name: kernel for kernel in known}
         if len(self.by_name) < len(known):

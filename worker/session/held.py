@@ -160,7 +160,7 @@ class Sessions:
             self._note(held, "ok" if status == "stale" else status)
 
     def fetched(self, held: HeldSession, *, closing: bool) -> None:
-        """Note that the greenlet is finished; ``closing`` if a close is on its way to the
+        """Note that the session's greenlet is finished; ``closing`` if a close is on its way to the
         broker."""
         held.fetching = False
         held.closing = closing

@@ -108,7 +108,7 @@ class _Place:
             self.make_room = waiter.make_room
 
     def closed(self) -> None:
-        """Note that a connection to it was closed."""
+        """Note that a connection to the address was closed."""
         self.open -= 1
 
     def shrink(self) -> None:
@@ -163,7 +163,7 @@ class Ticket:
         self._clock = clock
 
     def opened(self) -> Callable[[], None]:
-        """Note that a connection was opened under it; return what to call when that is closed."""
+        """Note that a connection was opened; return what to call when it is closed."""
         place, self._connecting = self._connecting, None
         return place.closed if place is not None else _nothing
 

@@ -105,8 +105,8 @@ class Novelty:
         """Check a page at once: :meth:`fresh` for its URL, :meth:`look`, :meth:`fresh_links`.
 
         Each of the three checks uses one of the ``salts``, by which crawls and hosts are kept
-        apart. None, and no further check, if the URL was met; True if much of its text is new, and
-        no new link has a query.
+        apart. Return None, without a further check, if the URL was met; return True if much of its
+        text is new, and no new link has a query.
         """
         if compiled is None:
             if not self.fresh([url], salts[0]):

@@ -96,8 +96,7 @@ def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int
 
 
 def _drawn(sources: Mapping[int, int], wanted: int) -> dict[int, int]:
-    """Take ``wanted`` tasks from the sources, the largest source first, as far as they have so
-    many."""
+    """Take ``wanted`` tasks, or all there are, from the sources, the largest source first."""
     drawn: dict[int, int] = {}
     for p in sorted(sources, key=lambda p: -sources[p]):
         some = min(sources[p], wanted)

@@ -67,8 +67,8 @@ class Node:
         self.owed = False
         """Whether a replay was not complete when the node last answered."""
         self.full = False
-        """Whether it is near its memory limit, as ``greencrawl.broker.frontier.nodes.memory`` has
-        found."""
+        """Whether the node is near its memory limit, as ``greencrawl.broker.frontier.nodes.memory``
+        has found."""
         self._timeout = timeout_seconds
         self.breaker = Breaker(self.shown, self.ask)
         self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)

@@ -214,7 +214,7 @@ class Recovery:
         owner = node.owner() or settle(node, identity.id, node.id, "lost")
         if owner.get("frontier") != identity.id or owner.get("id") != node.id:
             raise FrontierMismatch(f"Redis at {node.shown} is not the node that stood there before")
-        if outdated(owner):  # an upgrade, or a server that was restored from before one
+        if outdated(owner):  # after an upgrade, or if the server was restored to a state before it
             log.warning("layout_outdated", node=node.shown, layout=owner.get("layout", "1"))
             close_outdated(node)
             owner = node.owner()

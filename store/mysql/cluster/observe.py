@@ -42,7 +42,7 @@ class Following(Struct, frozen=True, kw_only=True):
     """Seconds, None while not connected."""
     error: str = ""
     until: bool = False
-    """Whether it stops at a given position."""
+    """Whether the server stops at a given position."""
     lacking: bool = False
     """Whether the leader's log lacks the next transaction for this server."""
     fetched: dict[int, int] = field(default_factory=dict)

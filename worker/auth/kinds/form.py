@@ -200,8 +200,7 @@ class FormKind:
         headers: Mapping[str, str],
         body: bytes,
     ) -> Fetched:
-        """Send a request and follow its redirects, as far as they are ours; return the last
-        answer."""
+        """Send a request and follow its redirects to trusted origins; return the last answer."""
         for _ in range(_REDIRECTS + 1):
             fetched = as_fetched(
                 session.request(

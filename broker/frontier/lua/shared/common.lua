@@ -222,7 +222,8 @@ local function floor_of(h)
   return d
 end
 
--- Return the delay in force: never below the least, and as long as its answers have shown to be needed.
+-- Return the delay in force: the one that the host's answers have shown to be needed, at least the
+-- configured one.
 local function delay_of(h) return math.max(num(h.ad), floor_of(h)) end
 
 -- Return how many sessions a host may have at once: slots exist only without a delay and with known robots,
