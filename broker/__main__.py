@@ -38,7 +38,7 @@ from greencrawl.monitor.mount import Monitor
 from greencrawl.schema import log
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.process.serving import serve, told
+from greencrawl.schema.process.serving import log_settings, serve
 from greencrawl.schema.settings import Settings
 from greencrawl.store import Store, open_store
 from greencrawl.store.steward import ring_of, steward_of
@@ -169,7 +169,7 @@ def _opened(settings: Settings, stop: Event) -> Store:
 
 def _run(settings: Settings) -> None:
     sender = Sender(settings.data, settings.worker_token, settings.tls_ca)
-    told("broker", settings)
+    log_settings("broker", settings)
     run(settings, sender)
 
 

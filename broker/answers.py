@@ -46,7 +46,7 @@ def content(answer: Reply) -> bytes:
 
 
 def decode(answer: Reply, reply: type[T]) -> T:
-    """Return the record in the body. Raises Refused, and Unavailable for an answer of no broker."""
+    """Return the record in the body. Raises Refused; Unavailable if no broker sent it."""
     try:
         return from_json(content(answer), reply)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -49,7 +49,7 @@ from greencrawl.schema.records import (
     LeaseRequest,
     MemberReply,
     MemberRequest,
-    Ordered,
+    NodeOrders,
     Orders,
     Period,
     Purge,
@@ -209,9 +209,9 @@ class BrokerClient:
         """Return the orders of nodes."""
         return self._call("GET", "/v1/orders", None, Orders)
 
-    def order(self, request: OrderRequest) -> Ordered:
+    def order(self, request: OrderRequest) -> NodeOrders:
         """Order options for a node, or for all."""
-        return self._call("PATCH", "/v1/orders", request, Ordered)
+        return self._call("PATCH", "/v1/orders", request, NodeOrders)
 
     def orders_log(
         self, *, node: str = "", crawl: str = "", limit: int = 100, before: int = 2**53

@@ -178,8 +178,9 @@ class Client:
     ) -> Iterator[ListedPage]:
         """Yield the stored pages in the order of storing, redirects included, as they are read.
 
-        Only of ``host``; with a ``status`` like ``200``, ``4xx`` or ``200-299``; fetched ``since``
-        a date or a time ago (``2h``); whose URL, title or text the pattern ``grep`` (RE2) matches.
+        The arguments select pages: by ``host``; by ``status``, such as ``200``, ``4xx`` or
+        ``200-299``; those fetched ``since`` a date or a time ago (``2h``); those whose URL, title
+        or text the pattern ``grep`` (RE2) matches.
         """
         after = ""
         while True:

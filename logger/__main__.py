@@ -30,7 +30,7 @@ from greencrawl.schema import file_lock, log
 from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
-from greencrawl.schema.process.serving import serve, told
+from greencrawl.schema.process.serving import log_settings, serve
 from greencrawl.schema.settings import Settings
 
 DROP_SECONDS = 600.0
@@ -106,7 +106,7 @@ def _drop_days(archive: Archive) -> None:
 
 
 def _run(settings: Settings) -> None:
-    told("logger", settings)
+    log_settings("logger", settings)
     try:
         run(settings)
     except OSError as error:

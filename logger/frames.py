@@ -54,7 +54,7 @@ class Frame(NamedTuple):
         return self.offset + _BEFORE + self.size
 
     def record(self) -> bytes:
-        """Return it as in the index."""
+        """Return the frame as in the index."""
         fields = (*self[:8], *self.levels, self.check)
         return _RECORD.pack(_TAG, *fields)
 

@@ -7,10 +7,11 @@ the pages. The room uses ``greencrawl.broker.service`` and what is below it; onl
 How a page is added
 -------------------
 
-1. A module in a folder of ``views/`` with a function that takes a ``Look`` and returns the data of
-   the page, and a tuple ``VIEWS`` with its ``View``. The data that change while people look go into
-   ``part``, the rest into ``frame``: see ``View`` in ``look.py``. ``views/overview.py`` is a short
-   example, ``views/crawls/crawl.py`` one with forms. Name the module in ``views/table.py``.
+1. A module in a folder of ``views/`` with a function that takes a ``PageRequest`` and returns the
+   data of the page, and a tuple ``VIEWS`` with its ``View``. The data that change while people look
+   go into ``part``, the rest into ``frame``: see ``View`` in ``page_request.py``.
+   ``views/overview.py`` is a short example, ``views/crawls/crawl.py`` one with
+   forms. Name the module in ``views/table.py``.
 2. Its templates: ``templates/parts/<name>.html`` is updated every two seconds,
    ``templates/pages/<name>.html`` extends ``layout.html`` and puts ``{{ m.live(part) }}`` where the
    part belongs. Macros for tables, numbers, states and forms are in ``templates/macros.html``.
@@ -21,9 +22,9 @@ How a page is added
    translates it by ``texts/reasons/``.
 4. Its actions: an ``Action`` in a tuple ``ACTIONS`` of the module. It calls a function of
    ``broker/service/`` and returns where to go (``Redirect``) with a key of ``said.…``, or a page in
-   place (``Shown``). Its form is written by ``{% call m.form(path) %}``, which adds the token.
+   place (``ActionPage``). Its form is written by ``{% call m.form(path) %}``, which adds the token.
    Only administrators see forms, and only their forms are taken.
-5. What is asked of the store or of Redis for a part goes through ``look.shared.get(key, make)``
+5. What is asked of the store or of Redis for a part goes through ``request.shared.get(key, make)``
    if two pages ask the same; a part as a whole is made once a second for all who look.
 6. A list that may be long is written by ``{% for one in rows|yielding %}``, and what is computed
    in a long loop goes through ``yielding`` as well: leases have their turn meanwhile. What takes a

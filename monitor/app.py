@@ -17,12 +17,20 @@ import msgspec
 from markupsafe import Markup
 
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.service.shared.crawl_actions import said
+from greencrawl.broker.service.shared.crawl_actions import error_parts
 from greencrawl.monitor.access import Access, NotAllowed, Session
 from greencrawl.monitor.field_errors import field_errors
 from greencrawl.monitor.figures import Figures
-from greencrawl.monitor.look import Action, File, Form, Look, Redirect, Shown, View
-from greencrawl.monitor.rendering import Drawn, Pages, Templates
+from greencrawl.monitor.page_request import (
+    Action,
+    ActionPage,
+    File,
+    Form,
+    PageRequest,
+    Redirect,
+    View,
+)
+from greencrawl.monitor.rendering import DrawnPart, Pages, Templates
 from greencrawl.monitor.shared import SECONDS, Shared
 from greencrawl.monitor.static import Static
 from greencrawl.monitor.views.table import ACTIONS, FILES, VIEWS
@@ -106,23 +114,25 @@ class App:
 
     def _viewer(self, view: View) -> Callable[..., None]:
         def on_get(request: falcon.Request, response: falcon.Response, **path: str) -> None:
-            look = self._look(request, response, path)
-            if look is None:
+            page = self._page_request(request, response, path)
+            if page is None:
                 return
-            if view.admin and not look.session.may_change:
+            if view.admin and not page.session.may_change:
                 raise NotAllowed("refused.view")
-            part_only = look.query.get("part") == "1" and view.part is not None
-            fresh = part_only or "said" in look.query or _reloads(request)
+            part_only = page.query.get("part") == "1" and view.part is not None
+            fresh = part_only or "said" in page.query or _reloads(request)
             seconds = SECONDS if fresh else LOADED_SECONDS
-            if not part_only and self._pages.comes_later(view, look, seconds):
-                response.stream = self._pages.in_two(view, look, seconds)
+            if not part_only and self._pages.comes_later(view, page, seconds):
+                response.stream = self._pages.in_two(view, page, seconds)
                 return
-            drawn = self._pages.part(view, look, seconds) if view.part is not None else Drawn("")
+            drawn = (
+                self._pages.part(view, page, seconds) if view.part is not None else DrawnPart("")
+            )
             if part_only:
-                self._send(request, response, drawn.html, drawn.status, look.session)
+                self._send(request, response, drawn.html, drawn.status, page.session)
                 return
-            html = self._pages.framed(view, look, Markup(drawn.html))  # our own templates made it
-            self._send(request, response, html, drawn.status, look.session)
+            html = self._pages.framed(view, page, Markup(drawn.html))  # our own templates made it
+            self._send(request, response, html, drawn.status, page.session)
 
         return on_get
 
@@ -130,29 +140,29 @@ class App:
 
     def _doer(self, action: Action) -> Callable[..., None]:
         def on_post(request: falcon.Request, response: falcon.Response, **path: str) -> None:
-            look = self._look(request, response, path)
-            if look is None:
+            page = self._page_request(request, response, path)
+            if page is None:
                 return
             form, token = _form(request)
-            self._access.check_form(look.session, token)
+            self._access.check_form(page.session, token)
             try:
-                result = action.run(look, form)
+                result = action.run(page, form)
             finally:
                 self._shared.forget()
             if isinstance(result, Redirect):
                 raise falcon.HTTPSeeOther(result.location)
-            assert isinstance(result, Shown)
-            html = self._pages.page(f"pages/{result.template}.html", look, None, result.data)
-            self._send(request, response, html, result.status, look.session)
+            assert isinstance(result, ActionPage)
+            html = self._pages.page(f"pages/{result.template}.html", page, None, result.data)
+            self._send(request, response, html, result.status, page.session)
 
         return on_post
 
     def _sender(self, file: File) -> Callable[..., None]:
         def on_get(request: falcon.Request, response: falcon.Response, **path: str) -> None:
-            look = self._look(request, response, path)
-            if look is None:
+            page = self._page_request(request, response, path)
+            if page is None:
                 return
-            download = file.run(look)
+            download = file.run(page)
             response.content_type = "application/octet-stream"
             response.downloadable_as = download.name
             response.stream = download.chunks
@@ -171,9 +181,9 @@ class App:
 
     # -- the reader
 
-    def _look(
+    def _page_request(
         self, request: falcon.Request, response: falcon.Response, path: dict[str, str]
-    ) -> Look | None:
+    ) -> PageRequest | None:
         """Return the request as pages see it; None if the answer is a redirect to the log-in."""
         self._access.check_place(request)
         session = self._access.session(request)
@@ -183,12 +193,14 @@ class App:
                 return None
             back = f"?next={quote(request.relative_uri)}" if request.method == "GET" else ""
             raise falcon.HTTPSeeOther(LOG_IN + back)
-        self._figures.look()
-        return self._looked(request, session, path)
+        self._figures.note_reader()
+        return self._made_request(request, session, path)
 
-    def _looked(self, request: falcon.Request, session: Session, path: dict[str, str]) -> Look:
+    def _made_request(
+        self, request: falcon.Request, session: Session, path: dict[str, str]
+    ) -> PageRequest:
         query = {k: v if isinstance(v, str) else v[-1] for k, v in request.params.items()}
-        return Look(
+        return PageRequest(
             service=self._service, figures=self._figures, shared=self._shared,
             words=_words(request), session=session, now_ms=epoch_ms(), path=path, query=query,
         )  # fmt: skip
@@ -269,7 +281,7 @@ class App:
         fields: tuple[tuple[str, str], ...] = ()
         if isinstance(error, NotAllowed):
             status, detail = 403, text(error.word)
-        elif (known := said(error)) is not None:
+        elif (known := error_parts(error)) is not None:
             status, detail, fields = known
             detail = text("failed.missing") if isinstance(error, falcon.HTTPNotFound) else detail
             if isinstance(error, msgspec.ValidationError):

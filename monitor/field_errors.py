@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from greencrawl.broker.service.shared.crawl_actions import said
+from greencrawl.broker.service.shared.crawl_actions import error_parts
 from greencrawl.monitor.words import Words
 
 _KINDS = {
@@ -49,7 +49,7 @@ def field_errors(
     text: Words, error: msgspec.ValidationError, choices: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
     """Return (field, what is wrong with it) pairs; the field is a path, "" for the whole."""
-    known = said(error)
+    known = error_parts(error)
     if known is None:
         return [("", plainly(text, str(error), choices))]
     return [

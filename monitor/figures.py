@@ -29,7 +29,7 @@ log = logger("monitor")
 
 EVERY_SECONDS = 5.0
 FIRST_SECONDS = (1.0, 2.0)
-"""Seconds between the first samples, so that the first reader soon sees a rate."""
+"""Seconds between the first samples: they are short, so that the first reader soon sees a rate."""
 ACTIVE = "active"
 KEPT = 720
 """Number of samples: an hour of them."""
@@ -37,23 +37,23 @@ LOOKED_SECONDS = 900.0
 SPANS = {"hour": 3600, "day": 86_400, "month": 30 * 86_400}
 """How far plots go back, in seconds."""
 MOST_POINTS = 1000
-"""Most points of one crawl in a plot."""
+"""A plot has at most this many points of one crawl."""
 STORED_SECONDS = 30.0
 """Seconds between two reads of the samples that are stored once a minute."""
 SETTLED_SECONDS = 30.0
-"""So long after a minute began all crawls have their sample of it."""
+"""This long after a minute began, all crawls have their sample of the minute."""
 RATE_SECONDS = 30.0
-"""The span of a rate: workers store pages in batches, so a shorter one would be restless."""
+"""The span of a rate: workers store pages in batches, so over a shorter span a rate would jump."""
 STEADY_SECONDS = 5.0
-"""A rate over less is drawn only if there is nothing else."""
+"""A rate over a shorter time is drawn only if there is no other."""
 GAP_MS = 60_000
-"""Nobody looked between samples that are further apart."""
+"""If two samples are further apart, no page was open between them."""
 ENDED_SECONDS = 10.0
 """How long counters of a crawl that is not running are kept."""
 LEASED_MS = 300_000
-"""After that the leases of a dead worker have ended, at usual settings."""
+"""After this time the leases of a dead worker have ended, with the usual settings."""
 BATCH = 5
-"""Number of crawls that are counted at once. Meanwhile nobody else is served."""
+"""At most this many crawls are counted at once: no other greenlet runs meanwhile."""
 
 
 class Sample(Struct, frozen=True):
@@ -88,7 +88,7 @@ class Figures:
         return self._shared.get(("crawl", name), lambda: self._service.store.crawl(name))
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Return its counters. Raises Unavailable."""
+        """Return the crawl's counters. Raises Unavailable."""
         seconds = 1.0 if _goes_on(crawl) else ENDED_SECONDS
         key = "stats", crawl.id, crawl.version
         return self._shared.get(key, lambda: self._service.stats(crawl), seconds)
@@ -152,14 +152,14 @@ class Figures:
 
     # -- rates
 
-    def look(self) -> None:
+    def note_reader(self) -> None:
         """Note that a page is open: take samples from now on."""
         self._looked = monotonic()
         if not self._sampling:
             self._sampling = gevent.spawn(self._sample)
 
     def stop(self) -> None:
-        """Take no more samples, and count nothing more."""
+        """Stop sampling and counting."""
         self.counting.stop()
         if self._sampling is not None:
             self._sampling.kill()
@@ -183,16 +183,16 @@ class Figures:
     def _plot(self, crawls: Sequence[Crawl], span: str) -> tuple[list[int], list[float]]:
         now_ms = epoch_ms()
         since_ms = now_ms - SPANS[span] * 1000
-        until_ms = now_ms - (SETTLED_SECONDS + STORED_SECONDS) * 1000  # or some would be missing
+        until_ms = now_ms - (SETTLED_SECONDS + STORED_SECONDS) * 1000  # later ones may lack crawls
         noted: dict[int, float] = {}
         for crawl in crawls:
             if crawl.state == "done" and 0 < crawl.finished_ms < since_ms:
-                continue  # of a hundred crawls most are done for long
+                continue  # most crawls ended long ago
             for point in self._stored(crawl, span):
                 if point.at_ms <= until_ms:
                     at, rate = point.at_ms // 1000, point.pages / max(point.seconds, 1)
                     back = min(point.seconds, at - since_ms // 1000) if span == "hour" else 1
-                    for moment in range(at, at - max(back, 1), -60):  # seldom are there gaps
+                    for moment in range(at, at - max(back, 1), -60):  # usually one minute
                         noted[moment] = noted.get(moment, 0.0) + rate
         names = {crawl.name for crawl in crawls}
         found = dict(noted)
@@ -234,8 +234,8 @@ class Figures:
 def joined(found: list[Point], least_seconds: float) -> list[Point]:
     """Return points; the last is joined with the one before if it is over less than that.
 
-    A store thins its samples, so the last point may be over a few minutes among hours: it would
-    jump.
+    A store thins its samples, so the last point may be over a few minutes where all others are over
+    hours. The curve would jump there.
     """
     if len(found) < 2 or found[-1].seconds >= least_seconds:
         return found

@@ -14,7 +14,7 @@ import msgspec.inspect as inspect
 from msgspec import Struct
 
 from greencrawl.monitor.field_errors import sentence
-from greencrawl.monitor.look import Form
+from greencrawl.monitor.page_request import Form
 from greencrawl.monitor.words import Words
 from greencrawl.schema.records import CrawlOptions
 
@@ -51,7 +51,7 @@ class Field(Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     least: float | None = None
     optional: bool = False
-    """Whether it may be left empty."""
+    """Whether the field may be left empty."""
     standard: Any = None
     """The default itself."""
 

@@ -13,10 +13,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec import Struct
 
-from greencrawl.broker.service.shared.crawl_actions import said
+from greencrawl.broker.service.shared.crawl_actions import error_parts
 from greencrawl.monitor.access import Session
 from greencrawl.monitor.background.yielding import yielding
-from greencrawl.monitor.look import Data, Look, View, whole
+from greencrawl.monitor.page_request import Data, PageRequest, View, whole
 from greencrawl.monitor.shared import Shared
 from greencrawl.monitor.words import Words
 from greencrawl.schema.errors import GreencrawlError
@@ -26,7 +26,7 @@ log = logger("monitor")
 
 TEMPLATES = Path(__file__).parent / "templates"
 PLACE = Markup("<!-- part -->")
-"""The place of a part that comes later. Nobody else can write this: all text is escaped."""
+"""Stands where a part comes later. No other text can contain this: all text is escaped."""
 _APART = frozenset({"part", "said", "n"})
 """Parameters that do not change a part."""
 
@@ -75,7 +75,7 @@ class Templates:
         return _environment().get_template(name).render({**self._constants, **helpers, **data})
 
 
-class Drawn(Struct, frozen=True):
+class DrawnPart(Struct, frozen=True):
     """A part as it is sent, without form tokens."""
 
     html: str
@@ -90,81 +90,81 @@ class Pages:
         self._shared = shared
         self._can_log_out = can_log_out
 
-    def part(self, view: View, look: Look, seconds: float) -> Drawn:
+    def part(self, view: View, request: PageRequest, seconds: float) -> DrawnPart:
         """Return a part of a page, at most ``seconds`` old, for all readers with the same rights.
 
         A part that failed is at most a second old.
         """
-        key = _key(view, look)
-        draw = partial(self._draw, view, look)
+        key = _key(view, request)
+        draw = partial(self._draw, view, request)
         drawn = self._shared.get(key, draw, seconds)
         return drawn if drawn.status == 200 else self._shared.get(key, draw)
 
-    def comes_later(self, view: View, look: Look, seconds: float) -> bool:
+    def comes_later(self, view: View, request: PageRequest, seconds: float) -> bool:
         """Return whether the part is new, can be made, and the page need not wait for it."""
-        if view.early is None or self._shared.has(_key(view, look), seconds):
+        if view.early is None or self._shared.has(_key(view, request), seconds):
             return False
         try:
-            view.early(look)
+            view.early(request)
         except GreencrawlError:
             return False
         return True
 
-    def in_two(self, view: View, look: Look, seconds: float) -> Iterator[bytes]:
+    def in_two(self, view: View, request: PageRequest, seconds: float) -> Iterator[bytes]:
         """Yield a page as far as its part, then the part, drawn meanwhile, and the rest."""
-        before, _, after = self.framed(view, look, PLACE).partition(PLACE)
+        before, _, after = self.framed(view, request, PLACE).partition(PLACE)
 
         def chunks() -> Iterator[bytes]:
-            yield self.own(before, look.session)
+            yield self.own(before, request.session)
             try:
-                html = self.part(view, look, seconds).html
+                html = self.part(view, request, seconds).html
             except Exception:  # the answer has begun
                 log.exception("page_failed", method="GET", path=view.path)
-                data = {"status": 500, "detail": look.words("failed.broken")}
-                html = self.render("parts/failed.html", look, view, data)
-            yield self.own(html + after, look.session)
+                data = {"status": 500, "detail": request.words("failed.broken")}
+                html = self.render("parts/failed.html", request, view, data)
+            yield self.own(html + after, request.session)
 
         return chunks()
 
-    def framed(self, view: View, look: Look, part: Markup) -> str:
+    def framed(self, view: View, request: PageRequest, part: Markup) -> str:
         """Return a page around its part."""
-        data = view.frame(look) if view.frame is not None else {}
-        return self.page(f"pages/{view.name}.html", look, view, {**data, "part": part})
+        data = view.frame(request) if view.frame is not None else {}
+        return self.page(f"pages/{view.name}.html", request, view, {**data, "part": part})
 
-    def _draw(self, view: View, look: Look) -> Drawn:
+    def _draw(self, view: View, request: PageRequest) -> DrawnPart:
         assert view.part is not None
         try:
-            data, status, name = view.part(look), 200, view.name
+            data, status, name = view.part(request), 200, view.name
         except GreencrawlError as error:
-            status, detail, _ = said(error) or (500, str(error), ())
+            status, detail, _ = error_parts(error) or (500, str(error), ())
             data, name = {"status": status, "detail": detail}, "failed"
-        html = self.render(f"parts/{name}.html", look, view, data)
-        return Drawn(html, status)
+        html = self.render(f"parts/{name}.html", request, view, data)
+        return DrawnPart(html, status)
 
-    def page(self, template: str, look: Look, view: View | None, data: Data) -> str:
+    def page(self, template: str, request: PageRequest, view: View | None, data: Data) -> str:
         """Return a page of that template, with the message of the last action."""
-        given, noticed = look.query.get("n", ""), look.query.get("said", "")
+        given, noticed = request.query.get("n", ""), request.query.get("said", "")
         notice = ""
-        if noticed and look.words.has(f"said.{noticed}"):
-            notice = look.words(f"said.{noticed}", n=whole(given) or 0)
-        around = {"notice": notice, "can_log_out": self._can_log_out, "look": look}
-        return self.render(template, look, view, {**around, **data})
+        if noticed and request.words.has(f"said.{noticed}"):
+            notice = request.words(f"said.{noticed}", n=whole(given) or 0)
+        around = {"notice": notice, "can_log_out": self._can_log_out, "request": request}
+        return self.render(template, request, view, {**around, **data})
 
-    def render(self, template: str, look: Look, view: View | None, data: Data) -> str:
+    def render(self, template: str, request: PageRequest, view: View | None, data: Data) -> str:
         """Return the text of a template for one reader."""
-        more = {"view": view, "may_change": look.session.may_change, "query": look.query}
-        return self.templates.render(template, look.words, look.now_ms, {**more, **data})
+        more = {"view": view, "may_change": request.session.may_change, "query": request.query}
+        return self.templates.render(template, request.words, request.now_ms, {**more, **data})
 
     def own(self, html: str, session: Session) -> bytes:
         """Return what a reader gets: with the token of that reader's forms."""
         return html.replace(self.templates.form_token, session.form_token).encode()
 
 
-def _key(view: View, look: Look) -> Hashable:
-    """Return what a part depends on, but for time."""
-    query = tuple(sorted((k, v) for k, v in look.query.items() if k not in _APART))
-    path = tuple(sorted(look.path.items()))
-    return "part", view.name, path, query, look.words.language, look.session.role
+def _key(view: View, request: PageRequest) -> Hashable:
+    """Return all that a part depends on, except time."""
+    query = tuple(sorted((k, v) for k, v in request.query.items() if k not in _APART))
+    path = tuple(sorted(request.path.items()))
+    return "part", view.name, path, query, request.words.language, request.session.role
 
 
 def outside(url: str) -> bool:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 SECONDS = 1.0
 MOST = 500
-"""Most results that are kept; the oldest are dropped first."""
+"""At most this many results are kept; the oldest are dropped first."""
 
 
 class _Made:

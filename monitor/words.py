@@ -90,7 +90,7 @@ class Words:
         self.options = options
         """Descriptions of options, where the language has its own."""
         self.reasons = [(_Pattern(said), text) for said, text in reasons.items()]
-        """Sentences of other parts, which are in English, and what they are in this language."""
+        """English sentences that other parts of the system write, and their translations."""
 
     def __call__(self, key: str, **places: Any) -> str:
         """Return a text; ``n`` selects its form, and is written with thousands separators."""
@@ -207,7 +207,7 @@ class Words:
 
 
 def _english(said: str) -> Markup:
-    """Return it marked as English, unless it was translated where it was made."""
+    """Return a sentence marked as English, unless it was translated where it was made."""
     return Markup('<span lang="en">{}</span>').format(said) if said.isascii() else escape(said)
 
 

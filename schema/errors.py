@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""``errno`` of an OSError for a full disk, or for the end of our share of it."""
+"""``errno`` of an OSError for a full disk, a used-up quota, or a file of the greatest size
+allowed."""
 
 
 class GreencrawlError(Exception):

@@ -127,7 +127,7 @@ def logger(name: str) -> structlog.stdlib.BoundLogger:
 
 
 SAY_SECONDS = 60.0
-"""Between two lines of what goes on failing."""
+"""Seconds between two lines about a failure that goes on."""
 
 
 class Trouble:

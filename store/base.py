@@ -31,10 +31,10 @@ from greencrawl.schema.records import (
     Mark,
     Member,
     NodeOptions,
+    NodeOrders,
     Observation,
     OptionName,
     OrderChange,
-    Ordered,
     Orders,
     Overflow,
     PageFilter,
@@ -204,7 +204,7 @@ class Store(Protocol):
         """Delete members that left earlier, and all but the last ``keep`` that left; return how
         many."""
 
-    def forget_node(self, node: str, by_whom: str, at_ms: int) -> Ordered | None:
+    def forget_node(self, node: str, by_whom: str, at_ms: int) -> NodeOrders | None:
         """Forget the members of a node and its orders, and log who did this.
 
         One transaction; the answer has its revision. None, and nothing changes, if neither a member
@@ -222,7 +222,7 @@ class Store(Protocol):
         at_ms: int,
         *,
         revision: int | None = None,
-    ) -> Ordered | None:
+    ) -> NodeOrders | None:
         """Order ``options`` for a node (``*``: for all), take back ``unset``, and log who did.
 
         One transaction; returns the orders then in force. With a ``revision`` nothing changes

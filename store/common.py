@@ -39,14 +39,14 @@ T = TypeVar("T")
 
 
 class SqlStore(ABC):
-    """The lanes, and the methods that only need them. Raises of a lane pass."""
+    """The lanes, and the methods that only need them. Errors that a lane raises are passed on."""
 
     _codec: Codec
     """Packs links and bodies for columns."""
 
     @abstractmethod
     def _read(self, work: Callable[[Any], T]) -> T:
-        """Answer a question by what takes the writes."""
+        """Answer a question on the server that takes the writes."""
 
     @abstractmethod
     def _write(self, work: Callable[[Any], T]) -> T:

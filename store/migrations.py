@@ -52,7 +52,7 @@ class Migration(NamedTuple):
 
     @property
     def post(self) -> bool:
-        """Return whether it has to wait until no process of an older version is left."""
+        """Return whether the migration has to wait until no process of an older version is left."""
         return self.name.startswith("post_")
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from greencrawl.schema.records import FORGOTTEN, NodeOptions, Ordered
+from greencrawl.schema.records import FORGOTTEN, NodeOptions, NodeOrders
 
 
 def changes(before: NodeOptions, after: NodeOptions) -> dict[str, Any]:
@@ -15,6 +15,6 @@ def changes(before: NodeOptions, after: NodeOptions) -> dict[str, Any]:
     return {name: value for name, value in asdict(after).items() if value != known[name]}
 
 
-def forgotten(known: Ordered, kept: NodeOptions) -> dict[str, Any]:
-    """The order that marks a node as forgotten, of whose orders those in ``kept`` stay."""
+def forgotten(known: NodeOrders, kept: NodeOptions) -> dict[str, Any]:
+    """Return the entry of the log for a forgotten node, of whose orders those in ``kept`` stay."""
     return {FORGOTTEN: True, **changes(known.options, kept)}

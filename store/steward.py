@@ -30,8 +30,8 @@ class RingServer(Struct, frozen=True, kw_only=True):
 
 
 class Ring(Struct, frozen=True, kw_only=True):
-    """The server that takes writes, since which reign, and the server that acknowledges them: ""
-    for none.
+    """The server that takes writes, the ``epoch`` of its term, and the server that acknowledges
+    them: "" for none.
 
     ``findings`` say what is wrong, and what to do; ``seen_ms`` is the time of this observation
     (Unix time).
@@ -46,9 +46,9 @@ class Ring(Struct, frozen=True, kw_only=True):
 
 
 def ring_of(steward: Steward | None) -> Ring | None:
-    """Return what a running steward has observed in its last round.
+    """Return what a running steward has observed in its last pass.
 
-    It asks no server. None before the first round, and for a store without a steward.
+    It asks no server. None before the first pass, and for a store without a steward.
     """
     if steward is None or steward.seen is None:
         return None

@@ -55,7 +55,7 @@ from greencrawl.worker.metrics.tallies import file_of, joined
 from greencrawl.worker.orders.figures import Figures
 from greencrawl.worker.orders.following import Follower
 from greencrawl.worker.orders.kept import OrdersFile
-from greencrawl.worker.orders.ordered import Ordered
+from greencrawl.worker.orders.ordered import OrderedProcess
 from greencrawl.worker.orders.rate import Rate, SharedTurns
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
@@ -228,7 +228,7 @@ class Worker:
             ),
             self._each,
             OrdersFile(folder(settings) / f"{settings.worker_id}.orders"),
-            Ordered(settings, self._engine, *parts),
+            OrderedProcess(settings, self._engine, *parts),
         )
         self._meter = meter_of(
             self._tallies,

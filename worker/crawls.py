@@ -68,7 +68,7 @@ class RootStore(CrawlSource, Protocol):
         """Return fingerprint → validators of the stored page. Raises Unavailable."""
 
     def with_page(self, crawl: int, fingerprints: Sequence[int]) -> frozenset[int]:
-        """Return those that have a page. Raises Unavailable."""
+        """Return the fingerprints that have a page. Raises Unavailable."""
 
 
 class DelayTooShort(Exception):

@@ -8,7 +8,7 @@ from greencrawl.schema.records import Fetched, Link, Page
 from greencrawl.worker.hooks import HookError, Hooks
 
 
-class Made(NamedTuple):
+class HookResults(NamedTuple):
     """The results of the functions for a page.
 
     Own fields; records as JSON (an array, b"" for none); links to follow. ``problems``: by
@@ -21,7 +21,9 @@ class Made(NamedTuple):
     problems: dict[str, str]
 
 
-def made_of(hooks: Hooks, page: Page, root: Any, fetched: Fetched, *, content: bool) -> Made:
+def call_hooks(
+    hooks: Hooks, page: Page, root: Any, fetched: Fetched, *, content: bool
+) -> HookResults:
     """Call ``on_page``, ``items`` and ``links``.
 
     ``root`` is the root of the page's tree, None if it has none; ``content``: whether the page's
@@ -43,4 +45,4 @@ def made_of(hooks: Hooks, page: Page, root: Any, fetched: Fetched, *, content: b
             links = hooks.chosen_links(seen)
         except HookError as error:
             problems[error.function] = error.what
-    return Made(fields, items, links, problems)
+    return HookResults(fields, items, links, problems)

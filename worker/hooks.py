@@ -203,7 +203,7 @@ def _copy(page: Extracted) -> Extracted:
 
 
 def _is_link(link: object) -> bool:
-    """Return whether it is a Link whose fields have the right types."""
+    """Return whether ``link`` is a Link whose fields have the right types."""
     return (
         isinstance(link, Link)
         and isinstance(link.url, str)

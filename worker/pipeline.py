@@ -50,7 +50,7 @@ from greencrawl.worker.link_checker import redirect_problem, redirected
 from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
-from greencrawl.worker.refetch import asking, conditions, is_stored, is_unchanged, reread
+from greencrawl.worker.refetch import conditions, is_stored, is_unchanged, reread, with_conditions
 from greencrawl.worker.robots.cache import RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
@@ -83,8 +83,8 @@ class Pipeline:
         rate: Rate | None = None,
         traps: Traps | None = None,
     ) -> None:
-        """Build it; ``keep_all``: bodies of every type are kept, whatever the crawls' options
-        say."""
+        """Build the object; ``keep_all``: bodies of every type are kept, whatever the crawls'
+        options say."""
         self._memory_budget = memory_budget or MemoryBudget()
         self._keep_all = keep_all
         self._store = store
@@ -248,7 +248,7 @@ class Pipeline:
         self, visit: Visit, task: Task, problems: dict[str, str], site: Directives | None
     ) -> Fetched | Failure:
         context = visit.context
-        headers = asking(visit.conditions, task, context.headers_for(task.url))
+        headers = with_conditions(visit.conditions, task, context.headers_for(task.url))
         if context.hooks.request is not None:
             try:
                 headers = self._guarded.request_headers(visit, task, headers)

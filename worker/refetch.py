@@ -85,19 +85,19 @@ def is_stored(
     return task.number in visit.stored
 
 
-def asking(
-    asked: Mapping[int, dict[str, str]], task: Task, headers: dict[str, str]
+def with_conditions(
+    sent: Mapping[int, dict[str, str]], task: Task, headers: dict[str, str]
 ) -> dict[str, str]:
     """Return ``headers``, with those that ask only for a changed page."""
-    more = asked.get(task.number) if asked else None
+    more = sent.get(task.number) if sent else None
     return {**headers, **more} if more else headers
 
 
 def is_unchanged(
-    answer: Fetched | Failure, task: Task, asked: Mapping[int, dict[str, str]]
+    answer: Fetched | Failure, task: Task, sent: Mapping[int, dict[str, str]]
 ) -> TypeGuard[Fetched]:
     """Return whether the server says that a page, asked for in this way, has not changed."""
-    return isinstance(answer, Fetched) and answer.status == 304 and task.number in asked
+    return isinstance(answer, Fetched) and answer.status == 304 and task.number in sent
 
 
 def fields_of(known: Validators) -> dict[str, str]:

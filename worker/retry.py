@@ -11,11 +11,11 @@ this failure counts it. One error per try keeps the number of requests to a dead
 URLs times ``tries``). The host's own back-off doubles from block to block, so a URL's few tries are
 spread over hours.
 
-**Told to wait.** A 429 or 503 with Retry-After says that the server is alive and when to come
-back. The block is what it asked for, and such a try weighs a :data:`PATIENCE`-th of another: with
-the usual five tries a URL is asked for up to twenty times. It still counts, so that a crawl ends
-even where the answer never changes. Such an answer to robots.txt is one, too, and the host is not
-given up for it. This is the one row that may go beyond the crawl's ``tries``.
+**Told to wait.** A 429 or 503 with Retry-After says that the server is alive and when to come back.
+The block is what it asked for, and such a try weighs a :data:`PATIENCE`-th of another: with the
+usual five tries a URL is asked for up to twenty times. It still counts, so that a crawl ends even
+where the answer never changes. Such an answer to a request for robots.txt has the same weight, and
+the host is not given up for it. This is the one row that may go beyond the crawl's ``tries``.
 
 **Proof.** A page that was being read when its process died or stood still is only under suspicion.
 It is always tried once more, in a process of its own, and becomes a dead letter only by what it
@@ -312,8 +312,8 @@ def passes(failure: Failure) -> bool:
 
 
 def told_to_wait(failure: Failure) -> bool:
-    """Return whether it is a 429 or 503, of a page or of robots.txt, that says when to come
-    back."""
+    """Return whether the failure is a 429 or 503, of a page or of robots.txt, that says when to
+    come back."""
     return bool(failure.retry_after) and (
         failure.kind in (_K.RATE_LIMITED, _K.UNAVAILABLE)
         or (failure.kind == _K.ROBOTS_UNREACHABLE and failure.code in (429, 503))

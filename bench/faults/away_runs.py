@@ -94,7 +94,7 @@ class Nodes:
             self._signal(how)
 
     def give_back(self, how: signal.Signals) -> None:
-        """Start it again, or resume it."""
+        """Start the node again, or resume it."""
         if how == signal.SIGKILL:
             self.gone.start()
         else:

@@ -99,24 +99,24 @@ class Client:
         return line
 
     def ready(self) -> Client:
-        """Wait until it is ready."""
+        """Wait until the client is ready."""
         assert self._line() == "ready"
         return self
 
     def go(self) -> None:
-        """Start its task."""
+        """Start the client's task."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def figures(self) -> dict[str, float]:
-        """Wait for its end; return its measurements."""
+        """Wait for the client's end; return its measurements."""
         found: dict[str, float] = json.loads(self._line())
         self.process.wait()
         return found
 
     def stop(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the client if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

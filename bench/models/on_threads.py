@@ -48,15 +48,15 @@ class Greenlet:
             self._error = error
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end, at most for ``timeout`` seconds."""
+        """Wait for the thread's end, at most for ``timeout`` seconds."""
         self._thread.join(timeout)
 
     def ready(self) -> bool:
-        """Return whether it has ended."""
+        """Return whether the thread has ended."""
         return not self._thread.is_alive()
 
     def get(self) -> Any:
-        """Return its value, or raise its exception."""
+        """Return the thread's value, or raise its exception."""
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -152,7 +152,7 @@ class Loop:
 
     @staticmethod
     def run_callback(call: Callable[[], Any]) -> None:
-        """Call it at once."""
+        """Call the function at once."""
         call()
 
 

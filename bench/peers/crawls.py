@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.rig.nginx import FLUSH_SECONDS, Nginx, rate, shirked
+from bench.rig.nginx import FLUSH_SECONDS, Nginx, neglected_duties, rate
 from bench.rig.sites import Site
 from tests.support.checkout import ROOT
 from tests.support.redis_server import RedisServer
@@ -96,7 +96,7 @@ class ServedSite:
         time.sleep(FLUSH_SECONDS)
         hits = self.nginx.hits(mark)
         pages = sum(hit.page for hit in hits)
-        neglected = shirked(hits, self.site.forbidden)
+        neglected = neglected_duties(hits, self.site.forbidden)
         if pages != hosts * self.pages:
             neglected.append(f"{pages} of {hosts * self.pages} pages fetched")
         if stored is not None and stored != pages:

@@ -146,7 +146,8 @@ def seen(folder: Path, on: ServedSite) -> Iterator[Tree]:
 
 @contextmanager
 def unseen(checkout: Path, folder: Path, on: ServedSite) -> Iterator[Tree]:
-    """Run the copy of :func:`take_out`. Raises RuntimeError if it was observed nevertheless."""
+    """Run the copy that :func:`take_out` made. Raises RuntimeError if it was observed
+    nevertheless."""
     with running(checkout, folder, on, log_level="info") as tree:
         yield tree
         if _members(tree):

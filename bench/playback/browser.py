@@ -17,7 +17,7 @@ _BUDGET_MS = 10_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class Exchange:
     """A request of a page, and the status of its answer; 0 for none."""
 
     url: str
@@ -31,7 +31,7 @@ class Browser:
         self._command, self._variables, self._folder = command, variables, folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def show(self, url: str, number: int) -> list[Asked]:
+    def show(self, url: str, number: int) -> list[Exchange]:
         """Load a page to its end, with its scripts; return its requests on the network."""
         log = self._folder / f"{number}.json"
         command = [
@@ -53,7 +53,7 @@ class Browser:
         return requests(json.loads(log.read_text()))
 
 
-def requests(log: Mapping[str, Any]) -> list[Asked]:
+def requests(log: Mapping[str, Any]) -> list[Exchange]:
     """Return the URLs of a log of the network, without those that the browser asks for by itself.
 
     If there are several requests for one URL the best counts: browsers cancel some and repeat them.
@@ -73,4 +73,4 @@ def requests(log: Mapping[str, Any]) -> list[Asked]:
         status, known = statuses.get(source, 0), found.get(url, 0)
         if not any(one in url for one in _OWN):
             found[url] = min(status, known) if status and known else status or known
-    return [Asked(url, status) for url, status in found.items()]
+    return [Exchange(url, status) for url, status in found.items()]

@@ -28,7 +28,7 @@ class Player(Program):
 
     @property
     def origin(self) -> str:
-        """Return its origin."""
+        """Return the player's origin."""
         return f"http://127.0.0.1:{self.port}"
 
     def url(self, page: str) -> str:

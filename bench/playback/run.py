@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from bench.playback.browser import Asked, Browser
+from bench.playback.browser import Browser, Exchange
 from bench.playback.player import COLLECTION, Player
 from bench.playback.tools import browser, environment
 from bench.rig.nginx import Nginx
@@ -32,7 +32,7 @@ class Playback:
     pages: list[str] = field(default_factory=list)
     requests: int = 0
     rows: int = 0
-    missing: dict[str, list[Asked]] = field(default_factory=dict)
+    missing: dict[str, list[Exchange]] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
 
     @property
@@ -77,7 +77,7 @@ def play_back(folder: Path, pages: int, requisites: bool) -> Playback:
 
 
 def _judge(
-    found: Playback, page: str, asked: Iterable[Asked], player: Player, origin: str, site: Path
+    found: Playback, page: str, asked: Iterable[Exchange], player: Player, origin: str, site: Path
 ) -> None:
     """Distinguish missing URLs from those that the site does not have either."""
     for one in asked:

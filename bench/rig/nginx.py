@@ -54,7 +54,7 @@ class Hit(NamedTuple):
 
     @property
     def page(self) -> bool:
-        """Return whether it was an existing page."""
+        """Return whether the request was an existing page."""
         return self.status == "200" and self.path.endswith(".html")
 
 
@@ -71,7 +71,7 @@ class Nginx:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Nginx:
-        """Start it. Raises SystemExit saying what to install if there is no nginx."""
+        """Start the server. Raises SystemExit saying what to install if there is no nginx."""
         binary = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
         if binary is None:
             raise SystemExit("nginx is missing: as root, apt-get install nginx-light")
@@ -94,7 +94,7 @@ class Nginx:
         return self
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop the server."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(10)
@@ -127,7 +127,7 @@ def rate(hits: Sequence[Hit], ended: float) -> float:
     return (len(times) - 1) / (ended - times[0])
 
 
-def shirked(hits: Sequence[Hit], forbidden: str) -> list[str]:
+def neglected_duties(hits: Sequence[Hit], forbidden: str) -> list[str]:
     """Return the duties that a crawler did not do, by its server's log: an empty list if it did
     all.
 

@@ -49,7 +49,7 @@ class Program:
 
     @property
     def code(self) -> int | None:
-        """Return its exit code, negative for a signal; None while it runs."""
+        """Return the program's exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def __exit__(self, *_: object) -> None:

@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
     @property
     def full(self) -> float:
-        """Seconds a page when batches are full."""
+        """Return the seconds of CPU a page when batches are full."""
         return self.page + self.batch / FULL
 
 

@@ -157,7 +157,7 @@ def pages(port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def broker(folder: Path) -> Iterator[System]:
-    """A broker with crawls from which nothing is fetched."""
+    """Start a broker with crawls from which nothing is fetched."""
     redis = RedisServer(folder / "redis").start()
     try:
         with System(folder, [redis.url], log_level="warning") as system:
@@ -180,7 +180,7 @@ def p99(values: Sequence[float]) -> float:
 
 
 class Turn(NamedTuple):
-    """Return the seconds of leases in a few seconds, and the share of a core that the broker's
+    """The leases of a few seconds: how long each took, and the share of a core that the broker's
     process used."""
 
     took: list[float]

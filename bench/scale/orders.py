@@ -61,7 +61,8 @@ class Nodes:
         wait_until(lambda: len(self.told()) == count, 60, "all are members")
 
     def told(self) -> dict[str, dict[str, Any]]:
-        """Id → the last report of each process of a worker, from the broker that it follows."""
+        """Return id → the last report of each process of a worker, from the broker that it
+        follows."""
         found = self.brokers[1].call("GET", "/v1/members")["members"]
         return {
             one["id"]: one for one in found if one["kind"] == "worker" and one["status"] == "here"

@@ -31,7 +31,7 @@ NAME = "scale"
 
 
 def run(short: bool) -> None:
-    """Writes the result, the plots and ``docs/scaling.md``."""
+    """Write the result, the plots and ``docs/scaling.md``."""
     record = Record(NAME, "More processes, and what comes beyond them", short)
     measured = process_runs.measure(short)
     record.runs("measured", measured)

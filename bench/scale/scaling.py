@@ -218,7 +218,8 @@ def _line(figures: Mapping[str, float]) -> str:
         return f"Pages a second against nodes that bring their own sessions: {NOT_RUN}.\n"
     return (
         "As long as no part reaches its limit, each node with sessions of its own adds"
-        f" {figures['line_slope']:.1f} pages per second (R² = {figures['line_r2']:.4f}; {_PLOTS}).\n"
+        f" {figures['line_slope']:.1f} pages per second"
+        f" (R² = {figures['line_r2']:.4f}; {_PLOTS}).\n"
     )
 
 

@@ -228,7 +228,7 @@ def queueing(report: Report, folder: Path, rows: int, pages: int, hosts: int) ->
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print and judge; the exit code."""
+    """Measure, print and judge; return the exit code."""
     parser = argparse.ArgumentParser(description="What a calendar costs.")
     parser.add_argument("--rows", type=int, default=100_000, help="rows without pages")
     parser.add_argument("--pages", type=int, default=20_000, help="pages that are queued")

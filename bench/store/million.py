@@ -134,7 +134,7 @@ class Question:
         return self._list(PageFilter())
 
     def middle(self) -> int:
-        """Count pages from the middle on."""
+        """Count the first pages after the middle of the crawl."""
         return self._list(PageFilter(), self.cursor)
 
     def host(self) -> int:

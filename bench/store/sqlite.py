@@ -244,7 +244,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     batches = make_batches(options.pages, options.batch)
-    few = batches[: max(8, len(batches) // 8)]  # the yardstick crawls beside a busy hub
+    few = batches[: max(8, len(batches) // 8)]  # the bare inserts are very slow beside a busy hub
     figures: dict[str, list[tuple[float, float]]] = {
         name: [] for name in (*SUBJECTS, "again", "again busy")
     }

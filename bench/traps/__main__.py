@@ -27,7 +27,7 @@ from tests.support.checkout import ROOT
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Crawl the sites named, or all; the exit code: 0 if all hold."""
+    """Crawl the named sites, or all; return the exit code: 0 if all hold."""
     if arguments[:1] == ["cost"]:
         return cost.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m bench.traps", description=__doc__)

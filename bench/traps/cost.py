@@ -248,7 +248,7 @@ def costs(names: Sequence[str], pages: int, rounds: int, crawls: int) -> Iterato
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; the exit code: 1 where documentation cannot be had."""
+    """Print the table; return the exit code: 1 if documentation is not available."""
     parser = argparse.ArgumentParser(prog="python -m bench.traps cost", description=__doc__)
     parser.add_argument(
         "kinds", nargs="*", metavar="PAGES", choices=[[], *KINDS], help=", ".join(KINDS)

@@ -104,7 +104,7 @@ def run(
     manner: Manner,
     secrets: dict[str, str] | None = None,
 ) -> tuple[float, dict[str, Any]]:
-    """Crawl ``arguments`` with the data in ``folder``; seconds, and the summary.
+    """Crawl ``arguments`` with the data in ``folder``; return the seconds, and the summary.
 
     Raises :class:`Failed`.
     """

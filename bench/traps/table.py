@@ -71,7 +71,7 @@ TRIES: dict[str, Try] = {
         for name in DOCUMENTS
     },
 }
-"""Documentation is limited if its pages are said: the same with the detector as without."""
+"""Documentation is limited only by ``bound``, in the same way with the detector and without."""
 
 
 def attempt(name: str, seed: object, folder: Path, manner: Manner, bound: int = 0) -> Result:

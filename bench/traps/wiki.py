@@ -122,7 +122,7 @@ class Wiki:
 
     @property
     def origin(self) -> str:
-        """Return its origin."""
+        """Return the wiki's origin."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Wiki:

@@ -248,7 +248,7 @@ class ConnectionLog:
     """pywsgi's log of errors below the application: broken requests, lost peers."""
 
     def write(self, text: str) -> None:
-        """Log it, unless it is blank."""
+        """Log the text, unless it is blank."""
         if text.strip():
             log.warning("connection_failed", text=text.strip())
 

@@ -154,7 +154,7 @@ def _line(text: bytes, number: int) -> str | Seed:
 
 
 def query(request: falcon.Request, type_: type[T]) -> T:
-    """Decode the parameters after the question mark. Raises a 400 that names the wrong one."""
+    """Decode the parameters after the question mark. Raises HttpProblem (400) for a wrong one."""
     given: dict[str, Any] = {}
     for name, value in request.params.items():
         if isinstance(value, list):

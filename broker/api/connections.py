@@ -79,7 +79,7 @@ class Connection:
         self.until = self.since + seconds
 
     def is_open(self) -> bool:
-        """Return whether the peer has not closed it, as far as the system knows."""
+        """Return whether the connection is still open at the peer, as far as the system knows."""
         descriptor = self.socket.fileno()
         if descriptor < 0:
             return False
@@ -88,7 +88,7 @@ class Connection:
         return not look.poll(0)
 
     def shut(self) -> None:
-        """Shut it down: its reader and its writer see its end.
+        """Shut the connection down: its reader and its writer see its end.
 
         This is done on the socket below TLS, since a TLS socket would lose its state while it is
         read.

@@ -158,14 +158,14 @@ class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ParkedReply(Struct, frozen=True):
-    """Shapes by which URLs are parked, those with the most first; ``released`` ones never are."""
+    """Shapes by which URLs are parked, the commonest first; none is parked by ``released`` ones."""
 
     items: tuple[ParkedShape, ...]
     released: tuple[str, ...] = ()
 
 
 class ReleaseParkedRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/parked/release``: releases ``shape``, or with ``all`` every one."""
+    """Body of ``POST /v1/parked/release``: releases ``shape``, or ``all`` shapes."""
 
     crawl: CrawlName
     shape: Annotated[str, Meta(max_length=300, description="The shape, as the list shows it")] = ""

@@ -2,8 +2,8 @@
 frontier and store.
 
 Names follow Prometheus' conventions. Labels have few values: operations, statuses, crawls (the
-first :data:`MOST_CRAWLS`), functions of hooks, Redis nodes, duties, replicas. docs/operations.md
-has the table; a test holds it to what is served.
+first :data:`MOST_CRAWLS`), functions of hooks, Redis nodes, duties, replicas. docs/metrics.md has
+the table; a test compares it with what is served.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class VitalsCollector(Collector):
 
     @staticmethod
     def _asked(question: Callable[[], T]) -> T | None:
-        """Return the answer, None if there is none."""
+        """Return the answer; None if no answer comes."""
         try:
             return question()
         except Unavailable as error:

@@ -21,7 +21,7 @@ SHARE_SECONDS = 5.0
 """How long a share is held. Processes that follow one that died wait at least this long."""
 
 
-class Ask(NamedTuple):
+class ShareRequest(NamedTuple):
     """A worker process's request for a share of one address or domain, ``name``.
 
     In a sliding window of ``window`` seconds at most ``starts_cap`` requests may start, over all
@@ -57,7 +57,7 @@ class Addresses:
         self._calls = calls
         self._placement = placement
 
-    def shares(self, holder: str, asks: Sequence[Ask]) -> list[Share | None]:
+    def shares(self, holder: str, asks: Sequence[ShareRequest]) -> list[Share | None]:
         """Ask for shares for :data:`SHARE_SECONDS`, counted from before this call.
 
         One round trip a node. None for the addresses of a node that is away: their shares stay as
@@ -81,7 +81,7 @@ class Addresses:
         return found
 
 
-def _row(ask: Ask) -> list[object]:
+def _row(ask: ShareRequest) -> list[object]:
     return [
         ask.name, round(ask.window * 1000),
         [ask.starts_cap, ask.starts_used, ask.starts_wanted],

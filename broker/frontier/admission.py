@@ -142,8 +142,8 @@ class Admitting:
         activity: ActivityEvent,
         note: Callable[[int, int, float], None] | None,
     ) -> None:
-        """Build it; ``note`` is called with the time when a host of (partition, crawl) is due;
-        workers do not use it."""
+        """Build the object; ``note`` is called with the time when a host of (partition, crawl) is
+        due; workers do not use it."""
         self._calls = calls
         self._placement = placement
         self._crawls = crawls
@@ -213,8 +213,8 @@ class Admitting:
         self._activity.set(crawl)
 
     def admit_again(self, crawl: int, items: Sequence[Admission]) -> bytes:
-        """Queue URLs that come back from the overflow; return a flag for each, :data:`BEYOND` if no
-        room.
+        """Queue URLs that come back from the overflow; return a flag for each, :data:`BEYOND` if
+        there is no room.
 
         All of them belong to one partition. Raises UnknownCrawl when the crawl was deleted.
         """

@@ -109,7 +109,7 @@ class Crawls:
                 self._leasing.note(p, 0, maintain_at)
         self._activity.set()
 
-    def told(self, node: Node) -> list[dict[int, int]]:
+    def known_crawls(self, node: Node) -> list[dict[int, int]]:
         """Return for each of a node's partitions the crawls that it knows, and their versions."""
         on = self._placement.partitions_on(node)
         replies = self._calls("known_crawls", dict.fromkeys(on, to_msgpack([])))

@@ -151,8 +151,8 @@ class Frontier:
 
         crawls = Crawls(calls, placement, store, leasing, self._quotas, self._known, activity)
         self.put_crawl, self.drop_crawl = crawls.put_crawl, crawls.drop_crawl
-        self.tell, self.tell_node, self.told = crawls.tell, crawls.tell_node, crawls.told
-        self.stop_leasing, self.shut = crawls.stop_leasing, crawls.shut
+        self.tell, self.tell_node, self.shut = crawls.tell, crawls.tell_node, crawls.shut
+        self.stop_leasing, self.known_crawls = crawls.stop_leasing, crawls.known_crawls
 
         spill = Spill(calls, placement, store, crawls, self.overflowing)
         note = leasing.note if self._create else None
@@ -215,8 +215,8 @@ class Frontier:
     # -- duties
 
     def holding(self, duty: Duty) -> Frontier:
-        """Return this frontier for the holder of a duty: its calls raise DutyLost once it has
-        passed on."""
+        """Return this frontier for the holder of a duty: its calls raise DutyLost once another
+        broker has the duty."""
         held = copy.copy(self)
         held._put_together(self._calls.under(duty), self._store.under(duty))
         return held

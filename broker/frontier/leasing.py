@@ -44,8 +44,8 @@ AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Seconds between two checks whether a waiting call takes a crawl that earlier calls refused."""
 NO_LEASE_SECONDS, CALLS_SECONDS = 1.0, 0.1
-"""After the first time without a lease, the first call waits for the second time, so that others
-can share."""
+"""If no lease was given for the first time, the next call waits for the second time, so that others
+can share what is due."""
 
 
 class Calls(Protocol):
@@ -71,7 +71,8 @@ class Leasing:
         longest_request_seconds: float,
         left_out: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """Build it; ``left_out`` returns whether a partition's node is away while others serve."""
+        """Build the object; ``left_out`` returns whether a partition's node is away while others
+        serve."""
         self._calls = calls
         self._clock_ms = clock_ms
         self._crawl = crawl

@@ -54,8 +54,8 @@ class Scans:
         overflowing: ActivityEvent,
         owed: Callable[[Node], None] | None,
     ) -> None:
-        """Build it; ``owed`` is called with a node whose replay is not complete; a worker passes
-        nothing."""
+        """Build the object; ``owed`` is called with a node whose replay is not complete; a worker
+        passes nothing."""
         self._calls = calls
         self._placement = placement
         self._store = store

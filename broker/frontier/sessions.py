@@ -78,8 +78,8 @@ class Sessions:
         activity: ActivityEvent,
         request_ms: int,
     ) -> None:
-        """Build it; ``request_ms`` is the longest request, which may go on after its session
-        ended."""
+        """Build the object; ``request_ms`` is the longest request, which may go on after its
+        session ended."""
         self._calls = calls
         self._placement = placement
         self._store = store
@@ -102,8 +102,8 @@ class Sessions:
         return reply
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Release sessions up to the sequence that this incarnation does not hold, and all of the
-        dead.
+        """Release sessions up to the sequence that this incarnation does not hold, and all sessions
+        of dead incarnations.
 
         The answer names the nodes that could not be asked: there it is still to be done.
         """

@@ -106,12 +106,12 @@ class Waiter:
         return monotonic() - self.arrived < FRESH_SECONDS
 
     def is_there(self) -> bool:
-        """Return whether its caller is there; it may have died."""
+        """Return whether the call's caller is there; it may have died."""
         return self._caller is None or self._caller()
 
     def takes(self, crawl: Crawl) -> bool:
-        """Return whether its worker takes sessions of the crawl, as far as the crawl's code is the
-        same."""
+        """Return whether the call's worker takes sessions of the crawl, as far as the crawl's code
+        is the same."""
         named = self._refuses.get(crawl.id)
         return not named or named != own_code(crawl.options)
 
@@ -123,7 +123,7 @@ class Returning:
         self._free: dict[str, tuple[float, int]] = {}
 
     def served(self, request: LeaseRequest, sessions: int) -> None:
-        """Note that its worker was given this many sessions."""
+        """Note that the request's worker was given this many sessions."""
         free = request.max_sessions - sessions
         if free > 0 and not request.refuses:
             self._free[request.worker] = (monotonic() + RETURN_SECONDS, free)

@@ -1,7 +1,7 @@
-"""Workers that cannot import a crawl's hook or kernels; each of their leases says so.
+"""Knows which workers cannot import a crawl's hook or kernels, as their requests for leases say.
 
-The store has it, so that every broker can say so. It is written when it changes, and once in
-:data:`LIFE_SECONDS` / 2 while it lasts. Only this broker knows which workers there are.
+The store has these refusals, so that every broker knows them. A refusal is written when it changes,
+and once in :data:`LIFE_SECONDS` / 2 while it lasts. Only this broker knows which workers there are.
 """
 
 from __future__ import annotations

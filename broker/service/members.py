@@ -31,9 +31,9 @@ from greencrawl.schema.records import (
     MemberState,
     MemberStatus,
     NodeOptions,
+    NodeOrders,
     OptionName,
     OrderChange,
-    Ordered,
     Orders,
 )
 from greencrawl.store.base import NEVER, Store
@@ -126,7 +126,7 @@ class Members:
         *,
         by_whom: str = "",
         revision: int | None = None,
-    ) -> Ordered | None:
+    ) -> NodeOrders | None:
         """Order options for a node, or for all; None if its orders have another revision than
         given.
 
@@ -143,7 +143,7 @@ class Members:
         self._tell()
         return found
 
-    def forget(self, node: str, by_whom: str = "") -> Ordered:
+    def forget(self, node: str, by_whom: str = "") -> NodeOrders:
         """Forget a node that is gone for good, with its members and its orders.
 
         It may have orders alone: members that left long ago are deleted. Raises UnknownNode (also
@@ -182,8 +182,9 @@ class Members:
         return self._store.orders_log(limit, before=before, member=node, crawl=crawl)
 
     def options_of(self, node: str) -> tuple[int, NodeOptions]:
-        """Return (revision, options) in force for a node: its own count before those for all."""
-        own = everybody = Ordered(member=node)
+        """Return (revision, options) in force for a node: its own options win over those for
+        all."""
+        own = everybody = NodeOrders(member=node)
         for one in self.orders().nodes:
             if one.member == node:
                 own = one

@@ -136,7 +136,8 @@ def _brief(value: Any) -> Any:
 
 
 def begin_round(service: Service, crawl: Crawl) -> Round:
-    """Begin a round that asks again for all of a crawl. Raises a 409 if the crawl has limits."""
+    """Begin a round that asks again for all of a crawl. Raises HttpProblem (409) if the crawl has
+    limits."""
     if why := not_anew_text(crawl.name, crawl.options):
         raise HttpProblem(409, why)
     found = _counted(service, crawl, service.store.begin_round(crawl.id, "all is asked for again"))

@@ -55,7 +55,7 @@ class Service:
         permits: Permits = OWN,
         ring: Callable[[], Ring | None] = lambda: None,
     ) -> None:
-        """Build it; ``ring`` returns the state of the store's servers, if it is a ring of
+        """Build the object; ``ring`` returns the state of the store's servers, if it is a ring of
         masters."""
         self.permits = permits
         self.ring = ring
@@ -79,8 +79,8 @@ class Service:
         self._polls: set[greenlet.greenlet] = set()
 
     def holding(self, duty: Duty) -> Service:
-        """Return this service for work under a duty: it raises DutyLost once the duty has passed
-        on."""
+        """Return this service for work under a duty: it raises DutyLost once another broker has the
+        duty."""
         held = copy.copy(self)
         held.frontier, held.store = self.frontier.holding(duty), self.store.under(duty)
         return held
@@ -119,7 +119,7 @@ class Service:
             gevent.kill(poll, Unavailable("this broker is stopping"))
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Return its counters, its period and rounds, and the state of its hook.
+        """Return a crawl's counters, its period and rounds, and the state of its hook.
 
         Raises Unavailable.
         """
@@ -146,7 +146,7 @@ class Service:
         return replace(found, stuck=self.refusals.stuck(crawl, found, refused))
 
     def with_hook(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
-        """Return its counters with the state of its hook. Raises Unavailable."""
+        """Return a crawl's counters with the state of its hook. Raises Unavailable."""
         if not own_code(crawl.options):
             return found
         refused = self.refusals.of(crawl)

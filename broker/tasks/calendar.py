@@ -78,7 +78,7 @@ class Calendar(DutyTask):
         )
 
     def _partition(self, crawl: int, partition: int, order: Order) -> int:
-        """Make some calls for one partition, until it is complete or takes nothing more."""
+        """Make some calls for one partition, until it is complete or takes no more."""
         queued, place = 0, (crawl, partition)
         if self._own.clock() < self._rests.get(place, 0.0):
             return 0

@@ -31,7 +31,7 @@ class Membership:
     def __init__(
         self, service: Service, settings: Settings, address: str, port: int, sender: Sender
     ) -> None:
-        """Build it.
+        """Build the object.
 
         ``address`` is where the broker listens; ``port`` distinguishes it from others on its
         machine; ``sender`` has its log lines.
@@ -55,7 +55,7 @@ class Membership:
 
     @property
     def member(self) -> str:
-        """Return its id among the members."""
+        """Return the broker's id among the members."""
         return self._request.id
 
     def start(self) -> None:

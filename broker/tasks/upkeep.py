@@ -372,7 +372,7 @@ class Upkeep:
         return states == {"done"} and not sums.open and _seen(sums) == quiet
 
     def _done(self, crawl: Crawl, reason: str) -> bool:
-        """Set it done, unless something changed since it was read, or a batch is pending."""
+        """Set the crawl done, unless something changed since it was read, or a batch is pending."""
         changed = periods.end(self._service, crawl, reason)
         if not changed.ended:
             return False

@@ -19,7 +19,7 @@ from greencrawl.cli.ui.display import duration, failures_text, moment, printable
 from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
-from greencrawl.schema.records import ALL, MemberState, NodeOptions, Ordered
+from greencrawl.schema.records import ALL, MemberState, NodeOptions, NodeOrders
 from greencrawl.schema.settings import KEYS, PREFIX, SECRETS, Settings
 from greencrawl.store.mysql.cluster import topology
 
@@ -136,7 +136,7 @@ def _name(node: str) -> str:
     return ALL if node == "all" else node
 
 
-def _order(broker: BrokerClient, node: str, wanted: Mapping[str, Any]) -> Ordered:
+def _order(broker: BrokerClient, node: str, wanted: Mapping[str, Any]) -> NodeOrders:
     given = NodeOptions(**{name: value for name, value in wanted.items() if value is not None})
     unset = tuple(name for name, value in wanted.items() if value is None)
     return broker.order(

@@ -80,7 +80,8 @@ def _watch(broker: BrokerClient, stop: Stop) -> Sequence[NodeRepair] | None:
 
 
 def _done(node: NodeRepair) -> bool:
-    """Return whether it is done by this broker, or by another: then nothing is owed here."""
+    """Return whether the repair is done by this broker, or by another: then this one owes
+    nothing."""
     return node.phase == "done" or (node.phase == "none" and not node.detail)
 
 

@@ -325,7 +325,7 @@ class _Login:
         try:
             with refusals(f"auth {self._entry.name}"):
                 if _asks_a_person(self._entry, secrets):
-                    asking = cast(consent.Asking, kind)
+                    asking = cast(consent.ConsentKind, kind)
                     made = consent.obtain(asking, session, self._way, consent.WAIT_SECONDS)
                 else:
                     made = kind.log_in(session, None)

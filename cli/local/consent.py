@@ -24,7 +24,7 @@ from greencrawl.worker.auth.base import Grant
 if TYPE_CHECKING:  # both are slow to import, and most commands need neither
     import requests
 
-    from greencrawl.worker.auth.kinds.oauth import Asked
+    from greencrawl.worker.auth.kinds.oauth import ConsentRequest
 
 WAIT_SECONDS = 600.0
 """Seconds for a person to log in at the provider and to agree."""
@@ -48,23 +48,23 @@ class Way:
         return self.paste or not is_loopback(self.redirect_uri or CALLBACK)
 
 
-class Asking(Protocol):
+class ConsentKind(Protocol):
     """A kind that needs a person: ``greencrawl.worker.auth.kinds.oauth1`` and ``oauth2``."""
 
-    def authorize(self, session: requests.Session, redirect_uri: str) -> Asked:
+    def authorize(self, session: requests.Session, redirect_uri: str) -> ConsentRequest:
         """Return the address for the person to open.
 
         The provider redirects them to ``redirect_uri``. Raises LoginRefused, LoginFailed.
         """
 
-    def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant:
+    def exchange(self, session: requests.Session, request: ConsentRequest, answer: str) -> Grant:
         """Return the grant for an answer: the URL that the browser was sent to, or a code.
 
         Raises LoginRefused, LoginFailed.
         """
 
 
-def obtain(kind: Asking, session: requests.Session, way: Way, seconds: float) -> Grant:
+def obtain(kind: ConsentKind, session: requests.Session, way: Way, seconds: float) -> Grant:
     """Ask the person and wait for the answer, for ``seconds`` if the browser brings it.
 
     Raises LoginRefused, LoginFailed, and GreencrawlError when no answer comes.
@@ -77,19 +77,19 @@ def obtain(kind: Asking, session: requests.Session, way: Way, seconds: float) ->
         elif way.redirect_uri is None:
             # no program listens there: the person copies the address
             uri = CALLBACK.replace(":0", "")
-        asked = kind.authorize(session, uri)
-        click.echo(f"Open this address, and say yes there:\n\n{asked.url}\n")
+        request = kind.authorize(session, uri)
+        click.echo(f"Open this address, and say yes there:\n\n{request.url}\n")
         if listening is None:
             answer = _pasted(uri)
         else:
-            if _browser(asked.url):
+            if _browser(request.url):
                 click.echo("It is being opened in the browser.")
             click.echo(f"Waiting for the answer at {uri} (Ctrl-C to stop).")
-            answer = listening.wait(lambda url: _belongs(url, asked.state), seconds) or ""
+            answer = listening.wait(lambda url: _belongs(url, request.state), seconds) or ""
             if not answer:
                 minutes = f"{seconds / 60:g} minutes"
                 raise GreencrawlError(f"no answer came within {minutes}; --paste takes it by hand")
-    return kind.exchange(session, asked, answer)
+    return kind.exchange(session, request, answer)
 
 
 def _pasted(uri: str) -> str:

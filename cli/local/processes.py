@@ -100,7 +100,7 @@ class Child:
             )
 
     def restart_dead(self, clock: Clock = monotonic) -> str:
-        """Start it again if it has died; return how it ended, or "" if it lives.
+        """Start the process again if it has died; return how it ended, or "" if it lives.
 
         Raises :class:`ProcessFailed` when that happened too often.
         """
@@ -115,7 +115,7 @@ class Child:
         return death
 
     def end_text(self) -> str:
-        """Return how it ended, and the last line of its log, in one line."""
+        """Return how the process ended, and the last line of its log, in one line."""
         code = self.code
         if code is not None and code < 0:  # killed: its log says nothing about that
             return f"the {self.name} was ended by {end_of(code)}"
@@ -138,7 +138,7 @@ class Child:
         self._process.wait()
 
     def thaw(self) -> None:
-        """Continue it, and all that it has started, if they were stopped by SIGSTOP."""
+        """Continue the process, and all that it has started, if they were stopped by SIGSTOP."""
         if self._process is not None and self.code is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGCONT)

@@ -52,11 +52,11 @@ class AtBroker:
             raise _unknown(error) from error
 
     def text(self, page_id: str) -> str:
-        """Return its whole text."""
+        """Return the whole text of a page."""
         return self._broker.page_text(page_id)
 
     def body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """Return its body as it was fetched at ``at_ms`` (Unix time), or last."""
+        """Return the body of a page as it was fetched at ``at_ms`` (Unix time), or last."""
         try:
             return self._broker.page_body(page_id, at_ms)
         except Refused as error:
@@ -83,11 +83,11 @@ class InStore:
         return reading.reply(self._store, page_id)
 
     def text(self, page_id: str) -> str:
-        """Return its whole text."""
+        """Return the whole text of a page."""
         return reading.stored(self._store, page_id, body=False).text
 
     def body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """Return its body as it was fetched at ``at_ms`` (Unix time), or last."""
+        """Return the body of a page as it was fetched at ``at_ms`` (Unix time), or last."""
         return reading.body_at(self._store, page_id, at_ms)
 
 

@@ -32,11 +32,11 @@ class Source(Protocol):
         ...
 
     def text(self, page_id: str) -> str:
-        """Return its whole text."""
+        """Return the page's whole text."""
         ...
 
     def body(self, page_id: str) -> bytes:
-        """Return its body."""
+        """Return the page's body."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""Work beside leases: in slices of time, and in the background."""
+"""Long work of pages, which must not delay leases: in slices of time, or in the background."""

@@ -20,13 +20,13 @@ from greencrawl.schema.log import logger
 log = logger("monitor")
 
 LEAST_SECONDS = 60.0
-"""Sums are kept for so long at least."""
+"""Sums are kept for at least this long."""
 SHARE = 20
-"""And for so many times what it took to count them."""
+"""Sums are also kept for at least this many times as long as it took to count them."""
 FIRST_SECONDS = 0.2
-"""A page waits for sums that nobody has counted yet for so long at most."""
+"""A page waits at most this long for sums that were never counted."""
 MOST = 1000
-"""Crawls whose sums are kept; those that were counted longest ago go first."""
+"""The sums of at most this many crawls are kept; the oldest sums are dropped first."""
 
 Sums = Mapping[str, int]
 
@@ -34,11 +34,11 @@ Sums = Mapping[str, int]
 class _Counted(Struct, frozen=True):
     until: float
     sums: Sums | None
-    """None where they could not be had."""
+    """None if they could not be counted."""
 
 
 class Counting:
-    """Of one broker. ``count`` gives the sums of a crawl by its id, or raises a GreencrawlError."""
+    """The sums of one broker. ``count`` returns those of a crawl id, or raises GreencrawlError."""
 
     def __init__(self, count: Callable[[int], Sums], clock: Clock = monotonic) -> None:
         self._count = count
@@ -65,7 +65,7 @@ class Counting:
         return {one: self._kept[one].sums for one in crawls if one in self._kept}
 
     def stop(self) -> None:
-        """Count nothing more."""
+        """Stop counting."""
         if self._working is not None:
             self._working.kill()
 
@@ -78,7 +78,7 @@ class Counting:
                 sums = self._count(crawl)
             except GreencrawlError as error:
                 log.info("crawl_not_counted", crawl=crawl, reason=str(error))
-            except Exception:  # a bug in one crawl's sums must not keep those of others away
+            except Exception:  # a bug in one crawl's sums must not stop the counting of others
                 log.exception("crawl_not_counted", crawl=crawl)
             finally:
                 self._asked.pop(crawl, None)

@@ -1,6 +1,6 @@
-"""Work that lets others have their turn: leases are served by the same process.
+"""Long work in slices, between which the process serves leases.
 
-A page takes some milliseconds to draw. A lease that comes meanwhile would wait for all of them.
+It takes some milliseconds to draw a page. Without slices a lease would wait until all is drawn.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from greencrawl.schema.clock import monotonic
 T = TypeVar("T")
 
 SLICE_SECONDS = 0.001
-"""So long nobody else has a turn, and as much longer as one item takes."""
+"""No other greenlet runs for this long, or longer if one item takes longer."""
 PAUSE_SECONDS = 0.0001
 """``sleep(0)`` would let other greenlets run, but no timer and no socket become ready."""
 
 
 def yield_now() -> None:
-    """Let all others have their turn."""
+    """Let all other greenlets run."""
     gevent.sleep(PAUSE_SECONDS)
 
 
 def yielding(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items; others have their turn whenever some have taken a slice of time."""
+    """Yield the items; other greenlets run whenever some items have taken a slice of time."""
     began = monotonic()
     for item in items:
         yield item

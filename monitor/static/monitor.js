@@ -1,4 +1,4 @@
-// What the Monitor does beyond plain pages: parts are drawn anew while somebody looks, and plots.
+// The script of the Monitor: it draws parts anew while somebody looks, and plots.
 // Without it all pages work, and show what is new when they are loaded again.
 "use strict";
 
@@ -59,7 +59,7 @@ function morphElement(old, fresh) {
   for (const { name } of [...old.attributes]) {
     if (!THEIRS.has(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
-  if (old.dataset.plot !== undefined) return; // drawPlots has it
+  if (old.dataset.plot !== undefined) return; // drawPlots has set it
   if (!["INPUT", "TEXTAREA", "SELECT"].includes(old.nodeName)) morph(old, fresh);
 }
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from greencrawl.monitor.look import Look
+from greencrawl.monitor.page_request import PageRequest
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.records import Crawl
 
 
-def chosen(look: Look) -> Crawl | None:
+def chosen(request: PageRequest) -> Crawl | None:
     """Return the crawl that was asked for, or the newest. None if there is none.
 
     Raises UnknownCrawl for an unknown name.
     """
-    crawls, name = look.figures.crawls(), look.asked("crawl")
+    crawls, name = request.figures.crawls(), request.asked("crawl")
     if not name:
         return crawls[-1] if crawls else None
     found = next((crawl for crawl in crawls if crawl.name == name), None)

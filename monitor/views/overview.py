@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from greencrawl.broker.service.watching import open_alerts
-from greencrawl.monitor.look import Data, Look, View
+from greencrawl.monitor.page_request import Data, PageRequest, View
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import WITHHELD, Crawl, CrawlStats
 
@@ -32,9 +32,9 @@ def failures_of(stats: CrawlStats) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
-def part(look: Look) -> Data:
+def part(request: PageRequest) -> Data:
     """Return all data of the page."""
-    figures = look.figures
+    figures = request.figures
     crawls = figures.crawls()
     whys: list[str] = []
     counters: dict[str, CrawlStats] = {}
@@ -42,7 +42,7 @@ def part(look: Look) -> Data:
         counters = figures.counters(crawls)
     except Unavailable as error:
         whys.append(str(error))
-    rows = [_row(look, crawl, counters.get(crawl.name)) for crawl in reversed(crawls)]
+    rows = [_row(request, crawl, counters.get(crawl.name)) for crawl in reversed(crawls)]
     rows.sort(key=lambda row: _ORDER[row.crawl.state])
     known = [row.stats for row in rows if row.stats is not None]
     rates = [row.rate for row in rows if row.rate is not None and row.crawl.state == "active"]
@@ -65,32 +65,32 @@ def part(look: Look) -> Data:
         },
         "active": [row.crawl.name for row in rows if row.crawl.state == "active"],
         "system": system,
-        "all_away": bool(away) and _all(look, len(away)),
+        "all_away": bool(away) and _all(request, len(away)),
         "why": whys[0] if whys and not away else "",
         "plot": figures.plot(crawls),
         "silent": figures.silent() if any(stats.leased for stats in known) else [],
-        "alerts": look.shared.get("alerts", lambda: open_alerts(look.service)),
+        "alerts": request.shared.get("alerts", lambda: open_alerts(request.service)),
         "stuck": [row for row in rows if row.stats is not None and row.stats.stuck],
     }
 
 
-def _all(look: Look, away: int) -> bool:
+def _all(request: PageRequest, away: int) -> bool:
     """Return whether so many nodes are all that there are."""
-    identity = look.service.store.frontier()
+    identity = request.service.store.frontier()
     return identity is not None and away == len(identity.nodes)
 
 
 _ORDER = {"active": 0, "paused": 1, "resting": 2, "done": 3}
 
 
-def _row(look: Look, crawl: Crawl, stats: CrawlStats | None) -> Row:
-    rate = look.figures.rate(crawl.name) if crawl.state == "active" else None
+def _row(request: PageRequest, crawl: Crawl, stats: CrawlStats | None) -> Row:
+    rate = request.figures.rate(crawl.name) if crawl.state == "active" else None
     return Row(crawl, stats, rate)
 
 
-def _early(look: Look) -> None:
+def _early(request: PageRequest) -> None:
     """Raise Unavailable if the store is away; without Redis the page has less."""
-    look.figures.crawls()
+    request.figures.crawls()
 
 
 VIEWS = (View(name="overview", path="/monitor/", part=part, early=_early, nav=True, plots=True),)

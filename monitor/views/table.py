@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greencrawl.monitor.look import Action, File, View
+from greencrawl.monitor.page_request import Action, File, View
 from greencrawl.monitor.views import overview
 from greencrawl.monitor.views.crawls import crawl, edit, export, failures, traps
 from greencrawl.monitor.views.stored import pages, url

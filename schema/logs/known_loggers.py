@@ -18,8 +18,8 @@ _AGAIN_SECONDS = 600.0
 """While loggers are named, the note is renewed at least this often."""
 
 
-class Known:
-    """``loggers`` are those that were named last; empty: none is known."""
+class KnownLoggers:
+    """The known loggers: ``loggers`` are those that were named last; empty: none is known."""
 
     def __init__(self, folder: Path, forget_seconds: float = FORGET_SECONDS) -> None:
         self._folder = folder

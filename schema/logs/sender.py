@@ -23,7 +23,7 @@ from gevent.event import Event
 
 from greencrawl.schema import log as logs
 from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.logs.known_loggers import Known
+from greencrawl.schema.logs.known_loggers import KnownLoggers
 from greencrawl.schema.logs.logger_choice import ranked
 from greencrawl.schema.logs.records import POST_BYTES, PostReply
 from greencrawl.schema.logs.ring import RING_BYTES, Ring
@@ -73,7 +73,7 @@ class Sender:
     ) -> None:
         self.ring = Ring(ring_bytes)
         self._base = folder / "spool"
-        self._known = Known(self._base)
+        self._known = KnownLoggers(self._base)
         self._spool_bytes = spool_bytes
         self._every = every_seconds
         self._half = ring_bytes // 2
@@ -229,7 +229,7 @@ class Sender:
         else:
             if lines := self._found.dropped:
                 log.warning("log_lines_dropped", lines=lines, member=self._found.member)
-                self._found.told()
+                self._found.reset_dropped()
             self._found.close()
             self._found = None
 
@@ -335,7 +335,7 @@ class Sender:
             log.warning("log_lines_dropped", lines=self.dropped - self._told)
             self._told = self.dropped
             if self._spool is not None:
-                self._spool.told()
+                self._spool.reset_dropped()
 
     def _say_trouble(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:

@@ -150,7 +150,7 @@ class Spool:
     # -- reading
 
     def __bool__(self) -> bool:
-        """Return whether it has lines."""
+        """Return whether the spool has lines."""
         return self._size > 0 if self._file >= 0 else self._lock >= 0 and bool(self._whole())
 
     def claim(self) -> Batch | None:
@@ -178,8 +178,8 @@ class Spool:
         with suppress(FileNotFoundError):
             batch.path.rename(batch.path.with_suffix(_WHOLE))
 
-    def told(self) -> None:
-        """Reset the count of dropped lines: it was reported."""
+    def reset_dropped(self) -> None:
+        """Set the count of dropped lines to 0: it was reported."""
         self.dropped = 0
         with suppress(OSError):
             (self._folder / _DROPPED).unlink(missing_ok=True)

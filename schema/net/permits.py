@@ -4,9 +4,9 @@ The creator of a crawl writes its ``hook``, its ``kernels`` and its ``auth``; th
 secrets belong to the operator. At a broker with tokens only those who hold one can create a crawl.
 What they write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret, allows less. A
 broker without tokens serves every account of its machine. There a crawl may name only modules that
-``GREENCRAWL_HOOKS`` lists, and only secrets with ``hosts`` that say where they may go. The broker
-checks by its environment when a crawl is created: it has no secrets. The worker checks before it
-imports or sends, by the ``hosts`` beside the secrets.
+``GREENCRAWL_HOOKS`` lists, and only secrets with ``hosts`` that say where they may go. The broker,
+which has no secrets, checks a new crawl by its own environment. The worker checks before it imports
+a module or sends a secret, by the ``hosts`` beside the secrets.
 """
 
 from __future__ import annotations

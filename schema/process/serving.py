@@ -10,13 +10,13 @@ from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidC
 from greencrawl.schema.settings import Settings, changed, load
 
 USAGE, FAILURE = 2, 1
-"""Exit codes: wrong settings, and what could not be reached or used."""
+"""Exit codes: for wrong settings, and for a part that could not be reached or used."""
 
 
 def serve(program: str, arguments: list[str], run: Callable[[Settings], None]) -> int:
-    """Read the settings, ``run``, and say in one line why not; the exit code.
+    """Read the settings and ``run``; return the exit code. If this fails, one line says why.
 
-    There are no arguments. ``run`` calls :func:`told`; a :class:`GreencrawlError` of it is printed.
+    There are no arguments. ``run`` calls :func:`log_settings`; a GreencrawlError of it is printed.
     """
     if arguments:
         print(f"usage: python -m greencrawl.{program} (settings: GREENCRAWL_*)", file=sys.stderr)
@@ -32,7 +32,7 @@ def serve(program: str, arguments: list[str], run: Callable[[Settings], None]) -
     return 0
 
 
-def told(program: str, settings: Settings) -> None:
+def log_settings(program: str, settings: Settings) -> None:
     """Log the settings that differ from the defaults, when the part that keeps our logs is
     ready."""
     log.logger(program).info("settings_loaded", **changed(settings))

@@ -98,7 +98,7 @@ from greencrawl.schema.records.member import (
     NodeOptions as NodeOptions,
     OptionName as OptionName,
     OrderChange as OrderChange,
-    Ordered as Ordered,
+    NodeOrders as NodeOrders,
     Orders as Orders,
 )
 from greencrawl.schema.records.page import (

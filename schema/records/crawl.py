@@ -374,7 +374,7 @@ class Crawl(Struct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Return whether it is done because nothing was left to do.
+        """Return whether the crawl is done because nothing was left to do.
 
         It may rest; new URLs make it active.
         """
@@ -382,11 +382,11 @@ class Crawl(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Return whether it is done, or rests until its next period."""
+        """Return whether the crawl is done, or rests until its next period."""
         return self.state in ("done", "resting")
 
     def wakes(self, now_ms: int) -> bool:
-        """Return whether its next period is due.
+        """Return whether the crawl's next period is due.
 
         A period that is further away than ``every`` is due, too: the clock went back.
         """
@@ -395,6 +395,6 @@ class Crawl(Struct, frozen=True, kw_only=True):
 
     @property
     def stopping(self) -> bool:
-        """Return whether it ends when none of its tasks is leased, unless it is resumed or
+        """Return whether the crawl ends when none of its tasks is leased, unless it is resumed or
         seeded."""
         return self.state == "paused" and self.reason in (STOPPING, STOPPING_NOW)

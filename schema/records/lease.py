@@ -43,17 +43,17 @@ class TaskKind(IntEnum):
 
     @property
     def is_page(self) -> bool:
-        """Return whether it asks for a page, as a link or as a seed."""
+        """Return whether the task asks for a page, as a link or as a seed."""
         return self in (TaskKind.PAGE, TaskKind.CANONICAL, TaskKind.REFETCH)
 
     @property
     def is_sitemap(self) -> bool:
-        """Return whether it asks for a list of URLs."""
+        """Return whether the task asks for a list of URLs."""
         return self in (TaskKind.SITEMAP, TaskKind.SITEMAP_GUESS)
 
     @property
     def has_row(self) -> bool:
-        """Return whether its outcome is a row of the store."""
+        """Return whether the task's outcome is a row of the store."""
         return self not in (TaskKind.ROBOTS, TaskKind.ERRAND)
 
 
@@ -120,7 +120,7 @@ class Task(Struct, frozen=True, gc=False):
 
     @property
     def suspect(self) -> bool:
-        """Return whether its page may have killed or hung the processes that read it."""
+        """Return whether the task's page may have killed or hung the processes that read it."""
         return self.deliveries > SUSPECT_DELIVERIES
 
 

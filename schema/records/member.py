@@ -200,7 +200,7 @@ class MemberState(Member, frozen=True, kw_only=True):
     heard_ms: int = 0
 
 
-class Ordered(Struct, frozen=True, kw_only=True):
+class NodeOrders(Struct, frozen=True, kw_only=True):
     """The orders of a node (or ``*``, all); ``revision`` rises with each order to any node."""
 
     member: str
@@ -214,7 +214,7 @@ class Orders(Struct, frozen=True):
     """All orders, up to ``revision``; ``crawls`` is id → revision of its last change."""
 
     revision: int = 0
-    nodes: tuple[Ordered, ...] = ()
+    nodes: tuple[NodeOrders, ...] = ()
     crawls: dict[int, int] = field(default_factory=dict)
 
 

@@ -124,7 +124,7 @@ class StoredPage(Struct, kw_only=True):
 
     @property
     def main(self) -> str | None:
-        """Return its main text as it was found at the fetch, "" if it has none; None: not known."""
+        """Return the main text found at the fetch, "" if the page has none, None if not known."""
         return main_of(self.text, self.spans)
 
 

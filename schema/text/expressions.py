@@ -31,7 +31,7 @@ class Expression:
                 raise ValueError(f"{text[:100]!r}: JMESPath has no function {name}()")
 
     def of(self, data: Any) -> Any:
-        """Return what it finds in decoded JSON. Raises ValueError if it cannot be applied.
+        """Return what the expression finds in decoded JSON. Raises ValueError if it fails.
 
         Time and memory depend on the expression: a few characters can double the data again and
         again.

@@ -41,7 +41,7 @@ class Pattern:
         self.text = text
 
     def found_in(self, text: str) -> bool:
-        """Return whether it matches anywhere in ``text``.
+        """Return whether the pattern matches anywhere in ``text``.
 
         Other greenlets of the thread wait; other threads do not.
         """

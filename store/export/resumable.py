@@ -253,7 +253,7 @@ class Resumable:
 
 
 def _records(store: Store, wanted: Wanted, format_: Format, position: Position) -> Iterator[bytes]:
-    """Yield records from ``position`` on, which is updated with each to where the record ends."""
+    """Yield records from ``position`` on, which moves to the end of each record."""
     crawl = wanted.crawl.id
     if position.phase == "pages":
         for cursor, page in _pages(store, wanted, format_, position.cursor):

@@ -153,5 +153,5 @@ class MysqlUpgrade:
         return migrate(self._cluster, post=post, told=told)
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the cluster's connections."""
         self._cluster.close()

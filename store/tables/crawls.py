@@ -118,7 +118,7 @@ def _united(known: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
 
 
 def _write(db: Db, crawl: int, columns: str, *values: str) -> None:
-    """Columns that a person gave; ``columns`` has a mark for each value."""
+    """Write columns that a person gave; ``columns`` has a mark for each value."""
     sql = f"UPDATE crawls SET {columns}, revision = revision + 1, version = version + 1"
     change(db, f"{sql} WHERE id = ?", (*values, crawl))
 
@@ -234,7 +234,8 @@ def add_again(db: Db, codec: Codec, crawl: int, finals: Sequence[Final]) -> Seed
 
 
 def pending_rows(db: Db, limit: int, after: int) -> list[Row]:
-    """Rows of :data:`SEEDS` of what is pending, oldest first; no deleted crawl's."""
+    """Return rows of :data:`SEEDS` of pending batches, oldest first, except those of deleted
+    crawls."""
     return raw(
         db,
         f"SELECT {SEEDS} FROM seed_batches INDEXED BY seed_batches_pending "
@@ -246,7 +247,7 @@ def pending_rows(db: Db, limit: int, after: int) -> list[Row]:
 
 
 def seed_rows(db: Db, crawl: int, after: int) -> list[Row]:
-    """Rows of :data:`SEEDS` of a crawl's batches after ``after``, a few at a time."""
+    """Return rows of :data:`SEEDS` of a crawl's batches after ``after``, a few at a time."""
     return raw(
         db,
         f"SELECT {SEEDS} FROM seed_batches /*! FORCE INDEX (seed_batches_by_crawl) */ "

@@ -1,4 +1,4 @@
-"""Pages whose hook failed, as they are told, and workers that cannot import a hook.
+"""Queries about pages whose hook failed, and about workers that cannot import a hook.
 
 Each function runs in a caller's transaction. Each store keeps the sums by message in its own way.
 """

@@ -56,7 +56,8 @@ def clock(db: Db) -> Stamp:
 
 
 def epochs(db: Db) -> dict[str, int]:
-    """Node → its epoch, which stays until the transaction ends; none if it was never opened."""
+    """Return node → its epoch, which stays until the transaction ends; none if it was never
+    opened."""
     rows = found(db, f"SELECT id, epoch FROM nodes{SHARE_LOCK}")
     return {node: epoch for node, epoch in rows if node}
 

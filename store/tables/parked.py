@@ -11,7 +11,7 @@ from greencrawl.store.tables.sql import Db, found, is_sqlite
 
 
 def united(known: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
-    """``known`` shapes and ``new`` ones; ``*`` stands for all.
+    """Return ``known`` shapes together with ``new`` ones; ``*`` stands for all.
 
     Raises InvalidConfig for too many.
     """

@@ -23,7 +23,7 @@ def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
         started_ms = changed.started_ms
         sql = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (?, 1, ?, ?)"
         change(db, sql, (crawl, started_ms, now_ms))
-    # A start that lies ahead was told by a clock that has gone back since.
+    # A start in the future comes from a clock that was set back since.
     wakes_ms = max(now_ms, min(started_ms, now_ms) + every_ms)
     change(db, "UPDATE crawls SET wakes_ms = ? WHERE id = ?", (wakes_ms, crawl))
     return crawls.get(db, crawl)
@@ -118,7 +118,8 @@ def _begin(db: Db, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: 
 
 
 def _has_begun(db: Db, crawl: int) -> bool:
-    """Return whether it was ever given a URL: its first pages may be under way, by older rules."""
+    """Return whether the crawl was ever given a URL: its first pages may be under way, by older
+    rules."""
     return any(
         first(db, f"SELECT 1 FROM {table} WHERE crawl = ? LIMIT 1", (crawl,))
         for table in ("pages", "finals", "seed_batches")
@@ -176,7 +177,7 @@ def queue_round(
     end: bool,
     now_ms: int,
 ) -> bool:
-    """See ``Store.queue_round``; ``urls`` are how many, and the packed batch."""
+    """See ``Store.queue_round``; ``urls`` is their number, and the packed batch."""
     if crawls.get(db, crawl, FOR_UPDATE).state != "active":  # a stop is not undone
         return False
     count, blob = urls

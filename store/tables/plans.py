@@ -1,4 +1,4 @@
-"""Plans of crawls with a calendar, and what both stores ask of it alike.
+"""Plans of crawls with a calendar, and the queries about calendars that both stores share.
 
 Each function runs in a caller's transaction.
 """
@@ -16,7 +16,7 @@ WAITING = "FROM calendar INDEXED BY calendar_due WHERE queued = 0 AND crawl = ?"
 
 
 def columns(db: Db) -> str:
-    """``recrawl_calendar.COLUMNS``; MySQL does not accept the name of one of them."""
+    """Return ``recrawl_calendar.COLUMNS``; MySQL does not accept the name of one of them."""
     return recrawl_calendar.COLUMNS.replace("partition,", f"{_partition(db)},")
 
 

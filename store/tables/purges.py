@@ -48,7 +48,7 @@ def begin(db: Db, crawl: int, host: str, now_ms: int) -> Purge:
 
 
 def waiting(db: Db, purge: Purge) -> int:
-    """Rows of a host's overflow that are to go."""
+    """Return how many rows of a host's overflow are to be deleted."""
     sql = "SELECT COUNT(*) FROM overflow WHERE queued = 0 AND crawl = ? AND host = ?"
     ((count,),) = found(db, sql, (purge.instance, clean(purge.host)))
     return int(count)

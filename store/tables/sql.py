@@ -37,7 +37,7 @@ one of its key's, so writing it again changes nothing."""
 
 
 LAST = 2**63 - 1
-"""No number is higher."""
+"""The highest number of a row."""
 
 
 class Db(Protocol):
@@ -48,7 +48,7 @@ class Db(Protocol):
 
 
 def is_sqlite(db: Db) -> bool:
-    """Return whether it is SQLite. A few columns differ between the stores."""
+    """Return whether the database is SQLite. A few columns differ between the stores."""
     return isinstance(db, sqlite3.Connection)
 
 

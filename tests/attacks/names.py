@@ -110,8 +110,8 @@ def _stored(system: System, crawl: str) -> int:
 
 
 def _workers(stack: ExitStack, folder: Path, zones: dict[str, Zone], count: int) -> list[System]:
-    """A broker with ``count`` workers, each a supervisor with one child; all but the first are
-    systems without a broker of their own."""
+    """Return ``count`` systems, each with a worker: a supervisor with one child. Only the first
+    system has a broker."""
     names = stack.enter_context(DnsServer(zones))
     redis = RedisServer(folder / "redis").start()
     stack.callback(redis.stop)

@@ -1,9 +1,9 @@
-"""The long form: one worker process, ten good hosts, and an attack at the same time.
+"""The long form of a row: one worker process, ten good hosts, and an attack at the same time.
 
 Broker, Redis, SQLite and a supervisor with one child are real processes, and so are good hosts and
 attackers. The attackers run at a lower priority, since on the net they would have machines of their
-own. Good hosts are asked all the time, :data:`DELAY` after each answer, so that they notice
-whatever delays their process. They begin alone; the attack's URLs are added to their crawl
+own. Good hosts get the next request :data:`DELAY` after each answer, so their rate falls when
+anything delays the worker's process. They begin alone; the attack's URLs are added to their crawl
 :data:`BEFORE_SECONDS` later. Their rate from then on is compared with that of the same time in a
 run without an attack.
 """
@@ -81,7 +81,7 @@ class Served:
         self.name_server: str = told["names"]
 
     def counted(self) -> dict[str, Any]:
-        """What it has counted so far."""
+        """Return what the process has counted so far."""
         assert self._process.stdin
         self._process.stdin.write("?\n")
         self._process.stdin.flush()
@@ -89,7 +89,7 @@ class Served:
         return found
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -118,7 +118,7 @@ def crawling(folder: Path, attack: Attack | None) -> Iterator[tuple[System, Serv
 
 
 def run(attack: Attack | None, folder: Path, say: Say, peer: Result | None = None) -> Result:
-    """One run; its rate is compared with that of ``peer``, a run without an attack."""
+    """Run an attack once; compare the rate with that of ``peer``, a run without an attack."""
     result = Result(attack.name, attack.what, attack.mechanism) if attack else Result("none", "")
     with ExitStack() as stack:
         system, good = stack.enter_context(crawling(folder, attack))

@@ -16,7 +16,7 @@ import brotli
 import gevent
 from gevent import socket
 
-from tests.attacks.servers import NO_ROBOTS, Answers, Asked, Hosts, Takes, reply
+from tests.attacks.servers import NO_ROBOTS, Answers, Hosts, Request, Takes, reply
 from tests.support.dns_server import Zone
 
 FOREVER = 3600.0
@@ -27,9 +27,9 @@ BROTLI = "Content-Encoding: br"
 class Attack:
     """``hosts`` addresses of 127.``net``.0.0/16, or as many ports of one address if ``farm`` is
     set; the short form has ``short`` of them. Or ``names`` in ``zones``, with {n} for the number of
-    each. A host does ``answers`` or ``takes``.
+    each. A host answers requests by ``answers``, or handles connections by ``takes``.
 
-    ``said`` is in what ``explain`` says of one of the seeds. ``kinds`` are failures, and reasons
+    ``explain`` must say ``said`` of one of the seeds. ``kinds`` are failures, and reasons
     for which sessions are put off; the summary must count some of these. ``options`` are the
     crawl's. The long form takes ``seconds``.
     """
@@ -54,12 +54,12 @@ class Attack:
     seconds: float = 40.0
 
     def serve(self, *, short: bool) -> Hosts:
-        """Its hosts, to be started."""
+        """Return the attack's hosts, which the caller starts."""
         ports = (self.short if short else self.hosts) if self.farm else 1
         return Hosts(self.answers, self.takes, ports=ports, log=self.farm)
 
     def seeds(self, ports: Sequence[int], *, short: bool) -> list[str]:
-        """A URL of each host."""
+        """Return a URL of each host."""
         hosts = range(self.short if short else self.hosts)
         if self.farm:
             places = [f"127.{self.net}.0.1:{port}" for port in ports]
@@ -71,9 +71,9 @@ class Attack:
 
 
 def pages(answers: Answers) -> Answers:
-    """No robots.txt; ``answers`` for all other paths."""
+    """Answer requests for robots.txt with 404, and all others by ``answers``."""
 
-    def answer(sock: socket.socket, asked: Asked) -> object:
+    def answer(sock: socket.socket, asked: Request) -> object:
         if asked.target == "/robots.txt":
             sock.sendall(NO_ROBOTS)
             return True
@@ -83,9 +83,9 @@ def pages(answers: Answers) -> Answers:
 
 
 def always(message: bytes) -> Answers:
-    """The same answer to each request except that for robots.txt."""
+    """Send ``message`` to each request, except that for robots.txt."""
 
-    def answer(sock: socket.socket, asked: Asked) -> bool:
+    def answer(sock: socket.socket, asked: Request) -> bool:
         sock.sendall(message)
         return True
 
@@ -107,7 +107,7 @@ def byte_by_byte(seconds: float, first: bytes) -> Takes:
     return take
 
 
-def interim_for_ever(sock: socket.socket, asked: Asked) -> bool:
+def interim_for_ever(sock: socket.socket, asked: Request) -> bool:
     """Send an interim answer each quarter of a second, and no other."""
     while True:
         sock.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
@@ -122,7 +122,7 @@ def silent(sock: socket.socket) -> None:
 def late(seconds: float) -> Answers:
     """After this many seconds send a page that links to more."""
 
-    def answer(sock: socket.socket, asked: Asked) -> bool:
+    def answer(sock: socket.socket, asked: Request) -> bool:
         gevent.sleep(seconds)
         sock.sendall(reply(b"<title>late</title>" + _links(_number(asked))))
         return True
@@ -145,14 +145,14 @@ def _links(number: int) -> bytes:
     return b"".join(b'<a href="/%d">n</a>' % n for n in range(number + 1, number + 4))
 
 
-def _number(asked: Asked) -> int:
+def _number(asked: Request) -> int:
     given = asked.target.split("/")[1]
     return int(given) if given.isdigit() else 0
 
 
 def costly(repeat: bytes, size: int, noise: int = 0) -> Answers:
-    """Pages of ``size`` bytes made of ``repeat``, with ``noise`` additional bytes on the wire, that
-    never end."""
+    """Send endlessly many pages of ``size`` bytes made of ``repeat``, with ``noise`` additional
+    bytes on the wire."""
 
     @cache
     def page(number: int) -> bytes:
@@ -160,7 +160,7 @@ def costly(repeat: bytes, size: int, noise: int = 0) -> Answers:
         body = b"<title>T</title>" + _links(number) + words + repeat * (size // len(repeat))
         return reply(brotli.compress(body, quality=4), BROTLI)
 
-    def answer(sock: socket.socket, asked: Asked) -> bool:
+    def answer(sock: socket.socket, asked: Request) -> bool:
         sock.sendall(page(_number(asked) % 1000))
         return True
 
@@ -174,15 +174,15 @@ RULES = 25_000
 
 @cache
 def wildcard_rules() -> bytes:
-    """A robots.txt with so many rules that matching a long path takes long."""
+    """Return a robots.txt with so many rules that matching a long path takes long."""
     lines = ["User-agent: *", *(f"Disallow: /*aaaaaa*b{n:x}" for n in range(RULES))]
     return reply("\n".join(lines).encode(), "Content-Type: text/plain")
 
 
 def long_paths(robots: bytes) -> Answers:
-    """Pages that link to long paths, under these rules."""
+    """Send pages that link to long paths, and this robots.txt."""
 
-    def answer(sock: socket.socket, asked: Asked) -> bool:
+    def answer(sock: socket.socket, asked: Request) -> bool:
         if asked.target == "/robots.txt":
             sock.sendall(robots)
             return True
@@ -193,8 +193,8 @@ def long_paths(robots: bytes) -> Answers:
     return answer
 
 
-def endless_robots(sock: socket.socket, asked: Asked) -> bool:
-    """A robots.txt that never ends, with one more group each 20 ms."""
+def endless_robots(sock: socket.socket, asked: Request) -> bool:
+    """Send a robots.txt that never ends, with one more group each 20 ms."""
     if asked.target != "/robots.txt":
         sock.sendall(reply(b"<title>never read</title>"))
         return True
@@ -211,11 +211,11 @@ NEARLY = 10 * 1024 * 1024 - 4096
 
 
 def sit_on(size: int) -> Answers:
-    """All of a body except for 100 bytes, and then nothing."""
+    """Send all of a body except for 100 bytes, and then nothing."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n"
     piece = b"a word " * 9000
 
-    def answer(sock: socket.socket, asked: Asked) -> bool:
+    def answer(sock: socket.socket, asked: Request) -> bool:
         sock.sendall(head.encode())
         left = size - 100
         while left:
@@ -229,11 +229,11 @@ def sit_on(size: int) -> Answers:
 
 
 def tiny_chunks(size: int) -> Answers:
-    """A body of ``size`` bytes, in chunks of one."""
+    """Send a body of ``size`` bytes, in chunks of one byte."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
     piece = b"1\r\na\r\n" * 4000
 
-    def answer(sock: socket.socket, asked: Asked) -> bool:
+    def answer(sock: socket.socket, asked: Request) -> bool:
         sock.sendall(head)
         for _ in range(size // 4000):
             sock.sendall(piece)
@@ -246,8 +246,8 @@ def tiny_chunks(size: int) -> Answers:
 # --- names -----------------------------------------------------------------------------------
 
 
-def farm(sock: socket.socket, asked: Asked) -> bool:
-    """Each host links to ten more hosts, at ports beside its own."""
+def farm(sock: socket.socket, asked: Request) -> bool:
+    """Link from each host to ten more hosts, at ports beside its own."""
     if asked.target == "/robots.txt":
         sock.sendall(NO_ROBOTS)
         return True
@@ -259,8 +259,9 @@ def farm(sock: socket.socket, asked: Asked) -> bool:
     return True
 
 
-def redirects(sock: socket.socket, asked: Asked) -> bool:
-    """Link to another address of the same net, with a long URL, without end; for robots.txt too."""
+def redirects(sock: socket.socket, asked: Request) -> bool:
+    """Redirect each request, also that for robots.txt, to a long URL at another address of the
+    net."""
     net = asked.address.rsplit(".", 2)[0]
     there = _number(asked) + 1
     to = f"http://{net}.{there // 250 % 250}.{there % 250 + 1}:{asked.port}/{there}/{'a' * 7000}"

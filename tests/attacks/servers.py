@@ -34,7 +34,7 @@ MAX_HEAD = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """A request: the address and port at which it arrived, and its target. ``ports`` are all ports
     of the server."""
 
@@ -44,10 +44,10 @@ class Asked:
     ports: list[int]
 
 
-Answers = Callable[[socket.socket, Asked], object]
+Answers = Callable[[socket.socket, Request], object]
 """Answers a request; True keeps the connection."""
 Takes = Callable[[socket.socket], object]
-"""Does anything with a connection that was just accepted."""
+"""Handles a connection that was just accepted, in any way."""
 
 
 class Hosts:
@@ -126,7 +126,7 @@ class Hosts:
             self.asked[address] += 1
             if self._log:
                 self.arrivals.append(arrived)
-            if self._answers(sock, Asked(address, port, target, self.ports)) is not True:
+            if self._answers(sock, Request(address, port, target, self.ports)) is not True:
                 return
 
 
@@ -141,7 +141,7 @@ def _listener(*, log: bool) -> socket.socket:
 
 
 def reply(body: bytes, *fields: str, status: str = "200 OK") -> bytes:
-    """A well-formed answer, HTML unless a field says otherwise."""
+    """Return a well-formed answer, HTML unless a field says otherwise."""
     given = list(fields)
     if not any(field.lower().startswith("content-type:") for field in given):
         given.append("Content-Type: text/html; charset=utf-8")
@@ -159,9 +159,9 @@ _WORDS = b"<p>" + b"a page as others have them " * 200
 
 
 def good(pages: int = 0) -> Answers:
-    """A site that is a tree of pages: of ``pages``, or without end if that is 0."""
+    """Return a site that is a tree of pages: of ``pages``, or without end if that is 0."""
 
-    def answer(sock: socket.socket, asked: Asked) -> bool:
+    def answer(sock: socket.socket, asked: Request) -> bool:
         number = asked.target.removeprefix("/")
         if asked.target == "/robots.txt" or not number.isdigit():
             sock.sendall(NO_ROBOTS)
@@ -177,7 +177,7 @@ def good(pages: int = 0) -> Answers:
 
 def main() -> int:
     """Serve until standard input ends."""
-    from tests.attacks.rows import ATTACKS  # which needs this module
+    from tests.attacks.rows import ATTACKS  # it needs this module
 
     name, *zones_of = sys.argv[1:]
     given = FileObjectThread(sys.stdin.buffer, "rb")

@@ -23,7 +23,7 @@ from tests.worker.session.test_shares import busiest
 GREENLETS, FEW = 16, 8
 GOOD_HOSTS, PAGES = 3, 8
 SECONDS = 8.0
-"""The time-out for anything that takes a second or two."""
+"""The longest wait for anything that usually takes a second or two."""
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 @pytest.fixture
 def patient(tmp_path: Path) -> Iterator[System]:
-    """The same with the default time for a request, and few greenlets."""
+    """A system with the default time for a request, and few greenlets."""
     with running(tmp_path, FEW) as system:
         yield system
 
@@ -72,7 +72,7 @@ class Row:
         self.good = [f"http://{name}:{friendly.port}/0" for name in names]
 
     def begin(self, *seeds: str) -> None:
-        """Crawl these hosts."""
+        """Start the crawl of the good and the bad hosts."""
         options = {"delay": 0, "scope": "any", **self.attack.options}
         self.system.crawl(seeds, self.attack.name, **options)
 

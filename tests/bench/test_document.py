@@ -20,7 +20,7 @@ from bench.peers.compare import cheaper, faster
 from bench.peers.crawls import FULL, OURS, PLAIN, SCRAPY, Outcome
 from bench.peers.page_store import BATCH, PageStore
 from bench.rig import namespace
-from bench.rig.nginx import Hit, rate, shirked
+from bench.rig.nginx import Hit, neglected_duties, rate
 from bench.rig.record import PLOTS, Cell, Record, shown, spread, versions
 from bench.rig.report import write_json
 from bench.scale import scaling
@@ -48,7 +48,7 @@ ROBOTS = hit("/robots.txt")
     ],
 )
 def test_the_sites_log_shows_which_rules_a_crawler_broke(hits: list[Hit], found: list[str]) -> None:
-    assert shirked(hits, "/private/") == found
+    assert neglected_duties(hits, "/private/") == found
 
 
 def test_a_rate_counts_pages_from_the_first_one_until_the_crawler_ended() -> None:

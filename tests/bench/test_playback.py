@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.playback import revisits
-from bench.playback.browser import Asked, requests
+from bench.playback.browser import Exchange, requests
 from bench.playback.revisits import CHANGING, REVISIT, TAGGED, Moment, Site
 from bench.rig.report import Report
 from bench.suites.crawl_maze import why
@@ -43,8 +43,8 @@ def test_requests_in_the_browsers_log_have_the_status_of_their_answer_or_zero() 
         ],
     }
     assert requests(log) == [
-        Asked("http://127.0.0.1/a", 404), Asked("http://elsewhere.example/b", 0),
-        Asked("http://127.0.0.1/given-up-once", 200),
+        Exchange("http://127.0.0.1/a", 404), Exchange("http://elsewhere.example/b", 0),
+        Exchange("http://127.0.0.1/given-up-once", 200),
     ]  # fmt: skip
 
 

@@ -58,7 +58,8 @@ HONEST = (
 
 
 def guided(site: Site) -> tuple[Log, Counter[str]]:
-    """A visitor who requests only links that are worth it; returns what it found."""
+    """Request only links that are worth it, like a visitor who knows them; return what was
+    found."""
     log, met = Log(site), Counter[str]()
     queue, keys, seen = deque([site.start]), set[str](), set[str]()
     while queue:
@@ -78,7 +79,7 @@ def guided(site: Site) -> tuple[Log, Counter[str]]:
 
 
 def unguided(site: Site, requests: int) -> Log:
-    """A visitor who requests every URL once, nearest first."""
+    """Request every URL once, the nearest first, like a visitor who knows nothing."""
     log = Log(site)
     queue, seen = deque([site.start]), {ORIGIN + site.start}
     while queue and len(log.asked) < requests:

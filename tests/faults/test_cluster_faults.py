@@ -15,7 +15,7 @@ from tests.support.effort import cases
     "row",
     cases(
         [pytest.param(6, id="partition")],
-        [pytest.param(1, id="kill -9 the writing master")],  # by day in ``test_steward``
+        [pytest.param(1, id="kill -9 the writing master")],  # by day ``test_steward`` tries this
     ),
 )
 def test_a_fault_of_the_mysql_cluster_loses_no_url(tmp_path: Path, row: int) -> None:

@@ -30,12 +30,12 @@ BREAKDOWNS = [
     "SyntaxError", "NameError", "UnboundLocalError", "ImportError", "Error compiling script",
     "nonexistent global variable",
 ]  # fmt: skip
-"""In the log of a run: the code did not hold together without the guard."""
+"""Texts in the log of a run that show that the code broke down without the guard."""
 
 
 def main() -> int:
-    """Return the exit code: 0 if each was found; 1 if one was not, or broke down; 130 if
-    interrupted."""
+    """Return the exit code: 0 if a test failed for each removed guard; 1 if none did for one, or
+    the code broke down; 130 if interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = _chosen()
     missed: list[str] = []
@@ -84,7 +84,7 @@ def _copy_to(folder: Path) -> None:
 
 
 def _without(guard: Guard, copy: Path) -> tuple[bool, str]:
-    """Return whether it was found, and a line that says how."""
+    """Return whether a test failed without the guard, and a line that says how."""
     place = copy / guard.file
     whole = place.read_text()
     place.write_text(guard.taken_out(whole))

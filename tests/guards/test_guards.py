@@ -1,4 +1,5 @@
-"""The table of guards matches the code, and the command distinguishes a find from a breakdown."""
+"""The table of guards matches the code, and the command tells a failed test from code that broke
+down."""
 
 from __future__ import annotations
 

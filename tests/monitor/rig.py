@@ -1,4 +1,5 @@
-"""Shared parts of tests of the Monitor: one without processes, on a double of the frontier."""
+"""Shared parts of tests of the Monitor: a Monitor without processes, on a double of the
+frontier."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ class Desk(Parts):
 
 
 def form_token(html: str) -> str:
-    """The token of the first form of a page."""
+    """Return the token of the first form of a page."""
     found = re.search(r'name="form_token" value="([^"]+)"', html)
     assert found is not None, html[:500]
     return unescape(found[1])

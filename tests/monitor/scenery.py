@@ -35,9 +35,10 @@ DAY_MS = 24 * HOUR_MS
 HOOK = "tests.support.picky_hook"
 PLANTS = ("Fern", "Mint", "Basil", "Orchid", "Cactus", "Tea", "Willow", "Thyme", "Moss", "Lily")
 AHEAD_MINUTES = 2
-"""Until then nodes are at work."""
+"""The time until which the nodes are at work."""
 NEAR_MINUTES = 120
-"""For this time back there is a sample for each minute, before that for each hour."""
+"""Within this time before the end there is a sample for each minute, and earlier one for each
+hour."""
 KINDS = (
     ("server_error", 500, "HTTP 500"),
     ("timeout", 0, "no complete answer within 30 s"),
@@ -225,8 +226,9 @@ def _finals(
 def _samples(
     scene: Scene, crawl: Crawl, rows: int, span: tuple[int, int], chance: random.Random
 ) -> Iterator[Counted]:
-    """One an hour over its life, and one a minute of the last two hours of one that goes on, as a
-    broker notes them. They end at what is stored: Redis counts on from there."""
+    """Return a crawl's samples as a broker notes them: one an hour over its life, and one a minute
+    of the last two hours if it goes on. The last one has the counts of the store, from which Redis
+    counts on."""
     active = scene.state == "active"
     first, last = span[0] // 60_000, span[1] // 60_000 + (AHEAD_MINUTES if active else 0)
     near = max(first, last - NEAR_MINUTES) if active else last

@@ -1,10 +1,11 @@
 """Pictures of the Monitor for docs/monitor.md: ``python -m tests.monitor.screenshots [FOLDER]``.
 
 Three nodes, a logger and small sites on loopback; the store has twenty crawls and 100,000 pages
-(``scenery.py``). With a FOLDER all pages are drawn there, to be looked at: wide and narrow, light
-and dark, in both languages; of the system at work, as who only looks sees it, then without its
-Redis; of one that was just started, then without its store; and of a store on a ring of servers,
-then without one of them. What does not fit its place is said.
+(``scenery.py``). With a FOLDER pictures of all pages are written there for a person to check: wide
+and narrow, light and dark, in both languages. They show a system at work, also as a person with
+read access sees it, and then without its Redis; a system that was just started, and then without
+its store; and a store on a ring of servers, and then without one of them. Texts that do not fit
+their place are reported.
 
 ``FOLDER full``, ``FOLDER empty`` and ``FOLDER ring`` draw one of these systems.
 """
@@ -65,7 +66,7 @@ LOOKS = (
 )  # fmt: skip
 DRAWN = """[...document.querySelectorAll("[data-plot]")].every((one) =>
   plots.has(one) || JSON.parse(one.dataset.plot)[0].length < 2)"""
-"""All plots are: they come after the page."""
+"""Returns true once all plots are drawn: they come after the page."""
 TIGHT = """[...document.querySelectorAll("main *")].filter((one) =>
   one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1
   && getComputedStyle(one).overflowX !== "visible").map((one) =>
@@ -191,7 +192,7 @@ def drawn(
     before: str = "",
     looks: Sequence[tuple[str, str, bool, int]] = LOOKS,
 ) -> None:
-    """Each page in each look, to be looked at."""
+    """Write a picture of each page in each size, colour and language."""
     for look, language, dark, width in looks:
         page.speak(language)
         page.look(dark=dark)
@@ -205,7 +206,7 @@ def drawn(
 
 
 def kept(page: Page, file: Path) -> None:
-    """One picture; what does not fit is said, and what is English on a Chinese page."""
+    """Write one picture; report texts that do not fit, and English texts on a Chinese page."""
     page.until(f"!document.body.dataset.plots || {DRAWN}")
     page.picture(file)
     seen = page.run(TIGHT) + (page.run(ENGLISH) if "-zh-" in file.name else [])
@@ -261,7 +262,8 @@ def world(folder: Path, browser: Browser) -> Iterator[tuple[Nodes, Page]]:
 
 
 def all_pages(nodes: Nodes, page: Page, browser: Browser, folder: Path) -> None:
-    """Of the system at work, as who may look sees it as well, then without its Redis."""
+    """Draw all pages of the system at work, also as a person with read access sees them; then
+    without its Redis."""
     page.goto(f"{nodes.home}pages?crawl=gardens")
     found = page.run("document.querySelector('#pages th a').pathname").removeprefix("/monitor/")
     page.goto(f"{nodes.home}failures?crawl=gardens")

@@ -299,7 +299,8 @@ def test_the_tab_key_reaches_the_skip_link_first_and_then_the_menu(world: World)
 
 
 def test_axe_finds_nothing_serious(world: World) -> None:
-    """On two pages, with dark colours; by night on all, in both languages and themes."""
+    """By day this checks two pages with dark colours; by night all pages, in both languages and
+    themes."""
     world.crawl("axe", "0", "nothing")
     world.system.wait_done(30, "axe")
     with world.page(dark=True) as page:

@@ -74,7 +74,7 @@ def painted(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     try:
         logger.start()
         with world.page() as page:
-            world.crawl("heard", "0")  # otherwise nobody may have anything to say
+            world.crawl("heard", "0")  # otherwise the logs may be empty
             page.goto(f"{world.home}logs?level=debug")
             page.until("document.querySelector('#lines tbody tr') !== null", 40)
         yield world

@@ -11,7 +11,7 @@ import pytest
 
 from greencrawl.broker.service import changing
 from greencrawl.monitor import options
-from greencrawl.monitor.look import Form
+from greencrawl.monitor.page_request import Form
 from greencrawl.monitor.words import words
 from greencrawl.schema.records import Commit, CrawlOptions, StoredPage
 from tests.monitor.rig import Desk

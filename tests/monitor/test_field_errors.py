@@ -18,7 +18,7 @@ class Inner(Struct, forbid_unknown_fields=True):
     kind: Literal["a", "b"]
 
 
-class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
+class Outer(Struct, forbid_unknown_fields=True, kw_only=True):
     """A record with fields of all kinds."""
 
     whole: Annotated[int, Meta(ge=1, le=10_000)] | None = None
@@ -54,7 +54,7 @@ class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
 )
 def test_a_wrong_type_is_explained_in_plain_words(given: dict[str, Any], said: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert(given, Asked, strict=False)
+        msgspec.convert(given, Outer, strict=False)
     assert sentence(words("en"), caught.value) == said
     field, _, english = said.partition(": ")
     ((named, chinese),) = field_errors(words("zh"), caught.value)

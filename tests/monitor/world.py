@@ -106,7 +106,7 @@ class World:
 
 @contextmanager
 def a_world(folder: Path, **settings: str) -> Iterator[World]:
-    """Started: one broker, one worker and one browser."""
+    """Start one broker, one worker and one browser; yield the world."""
     site = Site()
     with (
         SiteServer(site, ADDRESSES) as web,

@@ -63,7 +63,7 @@ class Api:
             return 0, None
 
     def until_ready(self, broker: str, seconds: float) -> bool:
-        """Return whether it becomes ready in that time."""
+        """Return whether the broker becomes ready in that time."""
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
             if self.ask(broker, "GET", "/readyz", seconds=2)[0] == 200:

@@ -1,5 +1,5 @@
-"""Judges of a run: they get logs, snapshots and the ledger, and return findings; they change
-nothing.
+"""The functions that judge a run: they get logs, snapshots and the ledger of calls, and return
+findings; they change nothing.
 
 ``test_checker.py`` shows that each of them can fail.
 """

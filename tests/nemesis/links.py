@@ -54,12 +54,12 @@ class Links:
             return int(self._tell(do="open", name=name, port=port))
 
     def point(self, name: str, port: int) -> None:
-        """Lead it to another port; open connections are reset."""
+        """Lead the link to another port; open connections are reset."""
         with self._lock:
             self._tell(do="point", name=name, port=port)
 
     def cut(self, name: str, how: str) -> None:
-        """Cut it, or cut it once more: it is restored when every cut was taken back."""
+        """Cut the link, or cut it once more: it is restored when every cut was taken back."""
         with self._lock:
             self._cuts[name] = self._cuts.get(name, 0) + 1
             self._tell(do="cut", name=name, how=how)

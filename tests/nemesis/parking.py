@@ -32,7 +32,7 @@ class Parkings:
             self.by_crawl[crawl][url].add(one.at)
 
     def hits(self, epoch: float) -> list[Hit]:
-        """Each as a request that took no time; ``epoch`` is ``time.time()`` when
+        """Return each parking as a request that took no time; ``epoch`` is ``time.time()`` when
         ``time.monotonic()`` was 0."""
         found = []
         for urls in self.by_crawl.values():
@@ -52,7 +52,7 @@ class Parkings:
 
 
 def _apart(url: str) -> tuple[str, str]:
-    """Address and target."""
+    """Return the address and the target of a URL."""
     parts = urlsplit(url)
     return parts.hostname or "", url.partition(f":{parts.port}")[2]
 
@@ -88,7 +88,7 @@ def judge(
 
 def _may_be_parked(url: str) -> bool:
     """Neither sitemaps nor requisites may be parked, nor the first pages of a crawl."""
-    graph, there = site.graph_of(url), site.look(url)
+    graph, there = site.graph_of(url), site.resource_at(url)
     if graph is None or "t" not in graph.extras or url.endswith("/home"):
         return False
     return there.kind == "html" and "/x/old.xml" not in url

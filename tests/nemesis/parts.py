@@ -69,8 +69,8 @@ class Part:
         return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> None:
-        """Start it unless it runs. Its log goes through another process, so that a full disk or a
-        limit of this one concerns its data, not its log."""
+        """Start the program unless it runs. Its log goes through another process, so that a full
+        disk or a limit of this one concerns its data, not its log."""
         with self.lock:
             self._wanted = True
             if self.pid is not None:
@@ -95,14 +95,14 @@ class Part:
             self.starts += 1
 
     def revive(self) -> None:
-        """Start it again if it ended though nothing harmed it, as an init system would."""
+        """Start the part again if it ended though nothing harmed it, as an init system would."""
         with self.lock:
             if self._wanted and self._process is not None and self._process.poll() is not None:
                 self.ended.append(time.monotonic())
                 self.start()
 
     def family(self) -> list[psutil.Process]:
-        """Return its process and all descendants."""
+        """Return the part's process and all descendants."""
         pid = self.pid
         if pid is None:
             return []
@@ -257,13 +257,13 @@ class RedisPart(Part):
         return self.folder.with_name(self.folder.name + ".log")
 
     def set_clock(self, offset_seconds: float) -> None:
-        """Let its wall clock be wrong by this much, within a second."""
+        """Let the server's wall clock be wrong by this much, within a second."""
         draft = self._offset.with_suffix(".draft")
         draft.write_text(f"{offset_seconds:+g}\n")
         draft.replace(self._offset)
 
     def until_up(self, seconds: float = START_SECONDS) -> None:
-        """Wait until it answers. Raises redis.RedisError."""
+        """Wait until the server answers. Raises redis.RedisError."""
         limit = time.monotonic() + seconds
         while True:
             try:
@@ -310,21 +310,21 @@ class RedisPart(Part):
         return True
 
     def wipe(self) -> None:
-        """Remove its data; it must not run."""
+        """Remove the server's data; it must not run."""
         for path in self.folder.iterdir():
             if path.name != "ballast":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def restore(self, place: Path) -> None:
-        """Start it, which must not run, with only the copy at ``place``."""
+        """Start the server, which must not run, with only the copy at ``place``."""
         with self.lock:
             self.wipe()
             shutil.copyfile(place, self.folder / "dump.rdb")
             self.start()
 
     def start(self) -> None:
-        """Start it unless it runs. With only a dump it starts without an append-only file: it would
-        read that instead, and come back empty. Then it makes one, for which this waits."""
+        """Start the server unless it runs. With only a dump it starts without an append-only file:
+        it would read that instead, and come back empty. Then it makes one, for which this waits."""
         with self.lock:
             alone = (
                 not list(self.folder.glob("appendonly*")) and (self.folder / "dump.rdb").exists()
@@ -344,8 +344,8 @@ class RedisPart(Part):
                 time.sleep(0.05)
 
     def written(self) -> bool:
-        """Return whether its append-only file has all of its data: if not, it would come back
-        without them."""
+        """Return whether the server's append-only file has all of its data: if not, it would come
+        back without them."""
         if not self._written:
             with suppress(redis.RedisError):
                 told = self.client.info("persistence")

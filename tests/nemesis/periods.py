@@ -69,7 +69,7 @@ class Plan:
         return {**self.gone, **self.pages}
 
     def ended_by(self, at: float) -> Plan:
-        """Return it without the periods that ended later."""
+        """Return the plan without the periods that ended later."""
         return replace(self, periods=[one for one in self.periods if one.ended <= at])
 
     def url(self, number: int) -> str:
@@ -81,7 +81,7 @@ class Plan:
 
 
 def read(sql: Sql, crawl: int) -> Plan | None:
-    """Read all of it in one transaction; None if there is no such crawl. Raises OSError."""
+    """Read all of a plan in one transaction; None if there is no such crawl. Raises OSError."""
     epoch = time() - monotonic()
     with sql.transaction() as db:
 
@@ -300,7 +300,7 @@ def _within(log: Iterable[float], period: Period) -> bool:
 
 
 def place_of(url: str) -> str:
-    """Address and path, as in the targets' log."""
+    """Return the address and the path of a URL, as in the targets' log."""
     host, _, path = url.removeprefix("http://").partition("/")
     return f"{host.partition(':')[0]}/{path}"
 

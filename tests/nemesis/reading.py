@@ -125,7 +125,7 @@ class Sql:
         )
 
     def crawls(self) -> list[CrawlRow]:
-        """All rows, deleted ones too."""
+        """Return the rows of all crawls, deleted ones too."""
         with self.transaction() as db:
             db.execute("SELECT id, name, state, reason, deleted FROM crawls")
             return [_crawl(row) for row in db.fetchall()]
@@ -166,7 +166,7 @@ class Sql:
             return _parked(db, int(crawl))
 
     def stored(self, crawl: int) -> int:
-        """Pages with a status of 200 … 299."""
+        """Return the number of pages with a status of 200 … 299."""
         with self.transaction() as db:
             db.execute(
                 f"SELECT count(*) FROM pages WHERE crawl = {int(crawl)} "

@@ -48,7 +48,7 @@ class Lease:
     looks: list[tuple[float, float]] = field(default_factory=list)
 
     def during(self, begin: float, end: float) -> bool:
-        """Return whether it was seen then."""
+        """Return whether the lease was seen then."""
         return any(first <= end and last >= begin for first, last in self.looks)
 
 
@@ -117,7 +117,7 @@ class LeaseWatch:
 
 @dataclass(frozen=True)
 class Harm:
-    """A fault, in so far as it may cause a second fetch.
+    """A fault, as far as it may cause a second fetch.
 
     ``nodes``: only of hosts there; ``worker``: only what this one had leased, "" for any. ``held``:
     places that a node came back with as unfinished, None: unknown; it was in that state at
@@ -135,7 +135,7 @@ class Harm:
     stroke: str = ""
 
     def explains(self, place: str, first: float, second: float, leases: Leases) -> str:
-        """Return how it may have caused a request for a place at ``second`` after the one at
+        """Return how the fault may have caused a request for a place at ``second`` after the one at
         ``first``: ``held``, ``leased``, or ``unseen`` if that session was between two looks; "" if
         it cannot."""
         node = leases.nodes.get(place.partition("/")[0], "")
@@ -152,7 +152,7 @@ class Harm:
         return "unseen" if self.begin - BEFORE_SECONDS <= first <= self.end else ""
 
     def concerns(self, lease: Lease) -> bool:
-        """Return whether it may have lost this lease."""
+        """Return whether the fault may have lost this lease."""
         return (
             lease.node in self.nodes
             and self.worker in ("", lease.worker)

@@ -63,7 +63,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def line(self) -> str:
-        """For a person, in one line."""
+        """Return the report for a person, in one line."""
         done = ", ".join(f"{kind} {count}" for kind, count in sorted(self.faults.items()))
         left = sum(self.skipped.values())
         kinds = Counter(finding.kind for finding in self.findings)

@@ -13,7 +13,7 @@ from tests.nemesis.schedule import Event, Schedule
 
 T = TypeVar("T")
 Attempt = Callable[[Schedule, str], Report]
-"""Runs a schedule, under a label."""
+"""A function that runs a schedule, under a label."""
 KEPT = ("create",)
 """Kinds of events that are never removed: without them there is nothing to crawl."""
 

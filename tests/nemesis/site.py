@@ -1,13 +1,12 @@
-"""The web that is crawled: a function of the URL, so that whoever has a URL knows what it links to.
+"""The crawled web: a function of the URL, so that every process that has a URL knows its links.
 
-A crawl has a graph of its own, named by its tag, the first part of every path; so each request at
-a target tells of which crawl it is. Host *i* of *hosts* has the pages ``/TAG/p/0`` … as a tree.
-Each page also links to a page of another host and to a leaf that nothing else links to, so that a
-link that is lost is a missing page. Some lead through redirects, within and between
-hosts, some are missing or forbidden by robots.txt.
-``/v/`` pages link to another leaf at each fetch.
+A crawl has a graph of its own. The graph's tag is the first part of every path, so each request at
+a target shows its crawl. Host *i* of *hosts* has the pages ``/TAG/p/0`` … as a tree. Each page also
+links to a page of another host and to a leaf that no other page links to, so that a lost link means
+a missing page. Some links lead through redirects, within and between hosts; some pages are missing,
+or forbidden by robots.txt. ``/v/`` pages link to another leaf at each fetch.
 
-Letters at the end of a tag say what more there is, and what is on in its crawl:
+Letters at the end of a tag say what else the graph has, and which options its crawl has:
 
 =====  =============================================================================================
 ``s``  sitemaps: robots.txt of its hosts names an index of some, gzipped and not, and one at another
@@ -16,8 +15,8 @@ Letters at the end of a tag say what more there is, and what is on in its crawl:
 ``t``  traps: a calendar, a list in all orders, ids of sessions; and pages that say something
 =====  =============================================================================================
 
-robots.txt is of a host, not of a crawl: a graph with sitemaps has hosts of its own, and all of it
-is a function of its key (:func:`mapped`).
+A robots.txt belongs to a host, not to a crawl. So a graph with sitemaps has hosts of its own, and
+all of it is a function of its key (:func:`mapped`).
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
 SHARED_HOSTS = 60
-"""Hosts that all crawls share, those with lower numbers; fresh ones follow."""
+"""Hosts with lower numbers are shared by all crawls; fresh hosts follow."""
 MAPPED_FIRST, MAPPED_STEP = 20_000, 10
 """Hosts from this number on have sitemaps; each graph has this many numbers."""
 ROBOTS_DELAY_SECONDS = 1.0
 USUAL_PLACE = "/sitemap.xml"
 SITEMAP_SECONDS = 0.8
-"""So long each takes, that it is leased when something is harmed."""
+"""A sitemap takes this long, so that its task is leased when something is harmed."""
 LISTED, FORBIDDEN = 8, 60
-"""Leaves that a sitemap names, and URLs that robots.txt forbids in the longest one."""
+"""A sitemap names this many leaves; the longest one has this many URLs that robots.txt forbids."""
 DAYS, ORDERS, LIST_PAGES, VISITS = 40, "abcd", 5, 6
-"""How much of each trap there is."""
+"""The sizes of the traps."""
 _FILES = ("0.xml", "1.xml.gz", "2.txt", "old.xml")
 _WORDS = 60
 _TAG = re.compile(r"/(g(\d+)x(\d+)x(\d+)x(\d+)([qst]*))/")
@@ -64,17 +63,18 @@ class Graph:
         return f"g{self.key}x{self.first}x{self.hosts}x{self.pages}{self.extras}"
 
     def host(self, i: int) -> int:
-        """Number of its ``i``-th host; shared ones wrap around."""
+        """Return the number of its ``i``-th host; shared hosts wrap around."""
         number = self.first + i % self.hosts
         return number % SHARED_HOSTS if self.first < SHARED_HOSTS else number
 
     def url(self, i: int, path: str, port: int) -> str:
-        """``path`` behind the tag, on its ``i``-th host."""
+        """Return the URL of ``path``, below the tag, on its ``i``-th host."""
         return f"http://{address(self.host(i))}:{port}/{self.tag}/{path}"
 
     def seeds(self, count: int, port: int) -> list[str]:
-        """First pages of some of its hosts; the others are found by links only. With sitemaps each
-        host has one to begin at that nothing links to: what is found by a link brings no sitemap.
+        """Return first pages of some of its hosts; the others are found only by links. With
+        sitemaps each host has a first page that no page links to, since a page that is found by a
+        link brings no sitemap.
         """
         if "s" in self.extras:
             return [self.url(i, "home", port) for i in range(self.hosts)]
@@ -82,9 +82,9 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What stands at a URL. ``wait`` in seconds; ``links`` are absolute, and so is what the page
-    ``needs`` to be shown.
+class Resource:
+    """The content of a URL. ``wait`` in seconds; ``links`` are absolute, and so are the URLs that
+    the page ``needs`` to be shown.
     """
 
     status: int
@@ -96,38 +96,38 @@ class Look:
     wait: float = 0.0
     changing: bool = False
     final: bool = True
-    """False: nothing is asked for there, since robots.txt forbids it."""
+    """False: robots.txt forbids the URL, so it is never requested."""
 
 
 def address(number: int) -> str:
-    """Loopback address of a host."""
+    """Return the loopback address of a host."""
     return f"127.{20 + number // 40000}.{number // 200 % 200}.{number % 200 + 2}"
 
 
 def number_of(host: str) -> int:
-    """The host's number by its address."""
+    """Return a host's number by its address."""
     _, b, c, d = (int(part) for part in host.partition(":")[0].split("."))
     return (b - 20) * 40000 + c * 200 + d - 2
 
 
 def has_login(number: int) -> bool:
-    """Whether the host's pages are for those who are logged in."""
+    """Return whether the host's pages are for those who are logged in."""
     return number < SHARED_HOSTS and number % 20 == 7
 
 
 def robots_delay(number: int) -> float:
-    """Crawl-delay of the host's robots.txt, 0 for none."""
+    """Return the crawl-delay of the host's robots.txt, 0 for none."""
     return ROBOTS_DELAY_SECONDS if number % 15 == 4 else 0.0
 
 
 def mapped(key: int) -> Graph:
-    """The graph with sitemaps of that key."""
+    """Return the graph with sitemaps of a key."""
     extras = "q" * (key % 2) + "s" + "t" * (key % 3 == 0)
     return Graph(key, MAPPED_FIRST + key * MAPPED_STEP, 3 + key % 3, 3 + key % 5, extras)
 
 
 def mapped_at(number: int) -> tuple[Graph, int] | None:
-    """The graph with sitemaps that has this host, and the host's place in it."""
+    """Return the graph with sitemaps that has this host, and the host's place in it."""
     if number < MAPPED_FIRST:
         return None
     key, i = divmod(number - MAPPED_FIRST, MAPPED_STEP)
@@ -136,7 +136,7 @@ def mapped_at(number: int) -> tuple[Graph, int] | None:
 
 
 def named(number: int, port: int) -> tuple[str, ...]:
-    """The sitemaps that the host's robots.txt names: every third one names some."""
+    """Return the sitemaps that the host's robots.txt names: every third robots.txt names some."""
     found = mapped_at(number)
     if found is None or found[1] % 3:
         return ()
@@ -145,18 +145,21 @@ def named(number: int, port: int) -> tuple[str, ...]:
 
 
 def guess(number: int, port: int) -> str:
-    """The usual place of a sitemap, where a crawl with sitemaps looks for one; "" for nowhere."""
+    """Return the usual place of a sitemap, where a crawl with sitemaps looks for one; "" for
+    nowhere."""
     asks = mapped_at(number) is not None and not named(number, port)
     return f"http://{address(number)}:{port}{USUAL_PLACE}" if asks else ""
 
 
 def is_guess(url: str) -> bool:
-    """Whether a URL is a usual place: of what is not there, or did not answer, no row is kept."""
+    """Return whether a URL is a usual place: if it is missing or did not answer, the store has no
+    row of it."""
     return urlsplit(url).path == USUAL_PLACE
 
 
 def robots(number: int, port: int) -> bytes:
-    """The host's robots.txt; those of fresh hosts and some others are long and do not compress."""
+    """Return the host's robots.txt; those of fresh hosts and some others are long and do not
+    compress."""
     text = "User-agent: *\nDisallow: /private/\n"
     if delay := robots_delay(number):
         text += f"Crawl-delay: {delay:g}\n"
@@ -168,7 +171,7 @@ def robots(number: int, port: int) -> bytes:
 
 
 def graph_of(target: str) -> Graph | None:
-    """The graph that a path or URL belongs to."""
+    """Return the graph that a path or URL belongs to."""
     found = _TAG.search(target)
     if found is None:
         return None
@@ -180,47 +183,47 @@ def _mix(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=6).digest(), "big")
 
 
-def look(url: str) -> Look:
-    """What stands at ``url`` of any graph; 404 for what is in none."""
+def resource_at(url: str) -> Resource:
+    """Return the content of ``url`` in any graph; 404 for a URL of no graph."""
     parts = urlsplit(url)
     graph, port = graph_of(parts.path), parts.port
     if port is None:
-        return Look(404)
+        return Resource(404)
     number = number_of(parts.hostname or "")
     wait = _mix(url) % 100 / 1000 if _mix(url, 1) % 10 else 0.4
     if graph is None:
         return _at_usual_place(parts.path, number, port)
     if parts.path.startswith("/private/"):
-        return Look(200, final=False)
+        return Resource(200, final=False)
     i = next((i for i in range(graph.hosts) if graph.host(i) == number), -1)
     kind, _, rest = parts.path.split(f"/{graph.tag}/", 1)[1].partition("/")
     if kind == "m" and "s" in graph.extras:
-        return Look(200, wait=wait, text=_text(graph, url))
+        return Resource(200, wait=wait, text=_text(graph, url))
     if kind == "missing" or i < 0:
-        return Look(404)
+        return Resource(404)
     if kind == "home":
-        return Look(200, (graph.url(i, "p/0", port),), wait=wait, text=_text(graph, url))
+        return Resource(200, (graph.url(i, "p/0", port),), wait=wait, text=_text(graph, url))
     if kind == "p" and rest.isdigit() and int(rest) < graph.pages:
         n = int(rest)
         links = (*_links(graph, i, n, port), *_traps_of_page(graph, i, n, port))
         needs = tuple(_needs_of_page(graph, i, n, port))
-        return Look(200, links, needs, wait=wait, text=_text(graph, url))
+        return Resource(200, links, needs, wait=wait, text=_text(graph, url))
     if kind == "r":
         other = i if int(rest) % 2 else _mix(graph.tag, i, rest) % graph.hosts
-        return Look(302, location=graph.url(other, f"t/{i}.{rest}", port))
+        return Resource(302, location=graph.url(other, f"t/{i}.{rest}", port))
     if kind == "v":
-        return Look(200, wait=wait, changing=True, text=_text(graph, url))
+        return Resource(200, wait=wait, changing=True, text=_text(graph, url))
     if kind in ("u", "t", "w"):
-        return Look(200, wait=wait, text=_text(graph, url))
+        return Resource(200, wait=wait, text=_text(graph, url))
     if kind == "x" and "s" in graph.extras:
         return _sitemap(graph, i, rest, port)
     if kind in ("css", "image", "font") and "q" in graph.extras:
         return _requisite(graph, i, kind, rest, port)
-    return _trap(graph, i, kind, rest, parts.query, port) if "t" in graph.extras else Look(404)
+    return _trap(graph, i, kind, rest, parts.query, port) if "t" in graph.extras else Resource(404)
 
 
 def _text(graph: Graph, url: str) -> str:
-    """Where traps are looked for, words that no other page has."""
+    """Return words that no other page has, if the crawl looks for traps; else ""."""
     if "t" not in graph.extras:
         return ""
     page = url.partition("?")[0]
@@ -248,31 +251,35 @@ def _links(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
 # --- sitemaps --------------------------------------------------------------------------------
 
 
-def _at_usual_place(path: str, number: int, port: int) -> Look:
+def _at_usual_place(path: str, number: int, port: int) -> Resource:
     found = mapped_at(number)
     if path != USUAL_PLACE or found is None or found[1] % 3 != 1:
-        return Look(404)
+        return Resource(404)
     graph, i = found
-    return Look(200, tuple(_leaves(graph, i, "usual", port)), kind="urlset", wait=SITEMAP_SECONDS)
+    return Resource(
+        200, tuple(_leaves(graph, i, "usual", port)), kind="urlset", wait=SITEMAP_SECONDS
+    )
 
 
-def _sitemap(graph: Graph, i: int, name: str, port: int) -> Look:
-    """Of the ``i``-th host: an index, its files, one that moved, and what another host names."""
+def _sitemap(graph: Graph, i: int, name: str, port: int) -> Resource:
+    """Return a sitemap of the ``i``-th host: an index, its files, a file that has moved, and a file
+    that another host names."""
     if name == "index.xml":
         files = tuple(graph.url(i, f"x/{file}", port) for file in _FILES)
-        return Look(200, files, kind="index", wait=SITEMAP_SECONDS)
+        return Resource(200, files, kind="index", wait=SITEMAP_SECONDS)
     if name == "old.xml":
-        return Look(302, location=graph.url(i, "x/new.xml", port))
+        return Resource(302, location=graph.url(i, "x/new.xml", port))
     leaves = list(_leaves(graph, i, name, port))
     if name == "0.xml":  # long, and quickly settled
         start = f"http://{address(graph.host(i))}:{port}/private/{graph.tag}"
         leaves += [f"{start}/x{n}" for n in range(FORBIDDEN)]
     kinds: dict[str, Kind] = {"xml": "urlset", "gz": "gzip", "txt": "text"}
-    return Look(200, tuple(leaves), kind=kinds[name.rpartition(".")[2]], wait=SITEMAP_SECONDS)
+    return Resource(200, tuple(leaves), kind=kinds[name.rpartition(".")[2]], wait=SITEMAP_SECONDS)
 
 
 def _leaves(graph: Graph, i: int, name: str, port: int) -> Iterable[str]:
-    """What only this sitemap names, on hosts of the graph and on some that all crawls share."""
+    """Yield pages that only this sitemap names, on hosts of the graph and on some that all crawls
+    share."""
     for n in range(LISTED):
         path = f"m/{i}.{name}.{n}"
         mixed = _mix(graph.tag, path)
@@ -294,24 +301,24 @@ def _needs_of_page(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
         yield graph.url(i, f"css/{n}.css", port)
 
 
-def _requisite(graph: Graph, i: int, kind: str, rest: str, port: int) -> Look:
+def _requisite(graph: Graph, i: int, kind: str, rest: str, port: int) -> Resource:
     """A style sheet needs an image and imports another one, which needs a font at another host."""
     if kind == "image":
-        return Look(200, kind="image")
+        return Resource(200, kind="image")
     if kind == "font":
-        return Look(200, kind="font")
+        return Resource(200, kind="font")
     n, _, more = rest.partition(".")
     if more == "more.css":
-        return Look(200, needs=(graph.url(i + 1, f"font/{i}.{n}.woff2", port),), kind="css")
+        return Resource(200, needs=(graph.url(i + 1, f"font/{i}.{n}.woff2", port),), kind="css")
     needs = graph.url(i, f"css/{n}.more.css", port), graph.url(i, f"image/{n}.back.png", port)
-    return Look(200, needs=needs, kind="css")
+    return Resource(200, needs=needs, kind="css")
 
 
 # --- traps -----------------------------------------------------------------------------------
 
 
 def _traps_of_page(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
-    """Where the first host's traps begin."""
+    """Yield the first URLs of the first host's traps."""
     if "t" not in graph.extras or i:
         return
     if n == 0:
@@ -323,12 +330,12 @@ def _traps_of_page(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
             yield graph.url(0, f"t/shop?PHPSESSID={number}", port)
 
 
-def _trap(graph: Graph, i: int, kind: str, rest: str, query: str, port: int) -> Look:
+def _trap(graph: Graph, i: int, kind: str, rest: str, query: str, port: int) -> Resource:
     """A day leads to three others; a list to each order of itself, and to its next page."""
     if kind == "day" and rest.isdigit() and not i:
         n = int(rest)
         days = [graph.url(0, f"day/{day}", port) for day in range(3 * n + 1, 3 * n + 4)]
-        return Look(200, tuple(days[: max(0, DAYS - 3 * n - 1)]), text="Nothing on this day.")
+        return Resource(200, tuple(days[: max(0, DAYS - 3 * n - 1)]), text="Nothing on this day.")
     if kind == "list" and not i:
         given = dict(parse_qsl(query))
         n = int(given["page"])
@@ -338,15 +345,15 @@ def _trap(graph: Graph, i: int, kind: str, rest: str, query: str, port: int) -> 
             for by in ORDERS
             if page < LIST_PAGES
         ]
-        return Look(200, tuple(pages), text="Red, green, blue.")
-    return Look(404)
+        return Resource(200, tuple(pages), text="Red, green, blue.")
+    return Resource(404)
 
 
 # --- what follows from a URL -----------------------------------------------------------------
 
 
 def brings(url: str) -> tuple[str, ...]:
-    """The sitemaps that a page brings if it is a seed: those of its origin."""
+    """Return the sitemaps that a page brings if it is a seed: those of its origin."""
     parts = urlsplit(url)
     number, port = number_of(parts.hostname or ""), parts.port or 0
     usual = guess(number, port)
@@ -354,15 +361,17 @@ def brings(url: str) -> tuple[str, ...]:
 
 
 def found_at(url: str) -> tuple[str, ...]:
-    """All that a fetch of ``url`` leads to, but for sitemaps and what changes between fetches."""
-    there = look(url)
+    """Return all URLs that a fetch of ``url`` leads to, without sitemaps and links that change
+    between fetches."""
+    there = resource_at(url)
     return (*there.links, *there.needs, *([there.location] if there.location else []))
 
 
 def reachable(starts: Collection[str], closed: Container[str] = ()) -> set[str]:
-    """All URLs that a crawl from ``starts`` must have settled, apart from what changing pages link
-    to, from what only the pages in ``closed`` do, which could not be read, and from sitemaps at the
-    usual place with what they name: of these SQL tells if they were read.
+    """Return all URLs that a crawl from ``starts`` must have settled. Left out are: links of
+    changing pages; URLs to which only pages in ``closed`` link, which could not be read; and
+    sitemaps at the usual place with the URLs that they name, since SQL tells whether these were
+    read.
     """
     seen = set(starts)
     for url in starts:

@@ -103,7 +103,7 @@ class Targets:
         if site.has_login(number) and self._member(fields) not in self._members:
             return 302, 0.01, _render(302, b"", ("Location", "/login"))
         url = f"http://{host}:{self.port}{target}"
-        there = site.look(url)
+        there = site.resource_at(url)
         if there.kind != "html":
             body, kind = _file(there)
             return _tagged(there, fields, body, kind)
@@ -137,7 +137,7 @@ class Targets:
 
 
 def _tagged(
-    there: site.Look, fields: dict[str, str], body: bytes, kind: str
+    there: site.Resource, fields: dict[str, str], body: bytes, kind: str
 ) -> tuple[int, float, bytes]:
     """Return an answer with an entity tag, or one that says that nothing has changed."""
     tag = ("ETag", f'"{hashlib.blake2b(body, digest_size=8).hexdigest()}"')
@@ -156,7 +156,7 @@ def _shown(url: str) -> str:
     return f'<link rel=stylesheet href="{url}">'
 
 
-def _file(there: site.Look) -> tuple[bytes, str]:
+def _file(there: site.Resource) -> tuple[bytes, str]:
     """Return body and type of a file that is no page."""
     if there.kind == "image":
         return b"\x89PNG\r\n\x1a\n" + bytes(64), "image/png"

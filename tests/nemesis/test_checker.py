@@ -128,7 +128,7 @@ def test_urls_of_a_sitemap_at_the_usual_place_must_be_settled_if_it_was_read() -
     place = site.guess(MAPPED.host(1), PORT)
     found.links.add(place)  # its row has them
     assert checker.unsettled(found, seeds) == set()
-    leaves = set(site.look(place).links)
+    leaves = set(site.resource_at(place).links)
     assert len(leaves) == site.LISTED
     found.links |= leaves
     assert checker.unsettled(found, seeds) == leaves

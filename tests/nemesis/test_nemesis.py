@@ -45,7 +45,7 @@ class Run:
             )
 
     def end(self) -> str:
-        """Wait for it; return what is wrong with its end, "" if nothing."""
+        """Wait for the run; return what is wrong with its end, "" if nothing."""
         try:
             code = self._process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -54,7 +54,7 @@ class Run:
         return f"exit code {code}" if code else ""
 
     def stop(self) -> None:
-        """End it if it still runs: it ends its own processes, unless that takes long."""
+        """End the run if it still runs: it ends its own processes, unless that takes long."""
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_SECONDS)
@@ -62,7 +62,7 @@ class Run:
         self._process.wait()
 
     def said(self) -> str:
-        """Return its output; the end has its findings once more, some of each kind, cut."""
+        """Return the run's output; the end has its findings once more, some of each kind, cut."""
         text = (self.folder / "said").read_text(errors="replace")
         told: Counter[str] = Counter()
         for one in json.loads(self.report.read_text())["findings"] if self.report.exists() else ():

@@ -145,7 +145,7 @@ def test_urls_that_were_fetched_above_a_limit_are_read_from_sql(tmp_path: Path) 
 
 
 def final_of(crawl: int, number: int) -> Final:
-    """Of a dead letter."""
+    """Return the final state of a dead letter."""
     return Final(
         crawl=crawl, fingerprint=number, url=f"http://h/{crawl}/{number}", state="dead",
         kind="timeout", at_ms=1,
@@ -153,7 +153,7 @@ def final_of(crawl: int, number: int) -> Final:
 
 
 def replace_final(final: Final) -> Final:
-    """Another URL, which is a dead letter."""
+    """Return a stand-in for a final state: another URL, which is a dead letter."""
     return Final(
         crawl=final.crawl, fingerprint=2, url=f"{DAY}1", state="dead", kind="timeout", at_ms=1
     )

@@ -69,7 +69,7 @@ def test_a_copy_of_a_node_made_before_its_replay_counts_as_older(
         return done
 
     def tell() -> None:
-        """The log of a broker that has given a node everything that it missed."""
+        """Write the log of a broker that has given a node everything that it missed."""
         run = node.client.info("server")["run_id"]
         node.client.hset("gc:owner", mapping={"run": run, "state": "open"})
 

@@ -27,7 +27,7 @@ from tests.support.redis_server import RedisServer
 
 GRAPH = Graph(3, 0, 4, 6)
 HOST = site.address(0)
-"""A place of node A; the next is of B."""
+"""A place on node A; the next one is on node B."""
 OTHER = site.address(1)
 
 
@@ -36,7 +36,7 @@ def hit(at: float, n: int, host: str = HOST, status: int = 200) -> Hit:
 
 
 def leases(log: list[Hit], worker: str = "w1") -> Leases:
-    """The looks if each URL is leased for a second before its request and after it."""
+    """Return the leases if each URL is leased for a second before its request and after it."""
     found = Leases()
     looks = [(one.arrived + step / 2, one) for one in log for step in range(-2, 3)]
     for at, one in sorted(looks, key=lambda look: look[0]):
@@ -141,7 +141,7 @@ def test_a_node_that_came_back_older_explains_its_unfinished_urls() -> None:
 
 def test_a_recovering_node_may_treat_links_that_come_meanwhile_as_new() -> None:
     page = GRAPH.url(1, "p/0", 8000)
-    linked = next(url for url in site.look(page).links if site.address(1) not in url)
+    linked = next(url for url in site.resource_at(page).links if site.address(1) not in url)
     host, _, path = linked.removeprefix("http://").replace(":8000", "").partition("/")
     log = [Hit(at, at, host, f"/{path}", 200, 1) for at in (10, 60)]
     source = Hit(31, 31, OTHER, f"/{GRAPH.tag}/p/0", 200, 1)

@@ -12,7 +12,7 @@ from tests.nemesis import schedule
 from tests.nemesis.faults import Strokes
 from tests.nemesis.schedule import FAULTS, OPERATIONS, Schedule, make, options_of
 from tests.nemesis.shrink import minimise
-from tests.nemesis.site import Graph, graph_of, look, mapped, number_of, reachable, robots
+from tests.nemesis.site import Graph, graph_of, mapped, number_of, reachable, resource_at, robots
 from tests.nemesis.world import Store
 
 
@@ -73,12 +73,12 @@ def test_shrinking_leaves_only_the_events_that_the_failure_needs() -> None:
 def test_a_tag_identifies_a_graph_and_the_links_of_its_pages() -> None:
     graph = Graph(12, 55, 10, 5)
     assert graph_of(f"/{graph.tag}/p/3") == graph
-    page = look(graph.url(9, "p/0", 80 + 1))
+    page = resource_at(graph.url(9, "p/0", 80 + 1))
     assert page.status == 200
     assert graph.url(9, "p/1", 81) in page.links
     assert {graph_of(link) for link in page.links} == {graph}
     assert number_of(graph.url(9, "x", 81).removeprefix("http://").partition("/")[0]) == 4
-    assert look(graph.url(9, "p/5", 81)).status == 404
+    assert resource_at(graph.url(9, "p/5", 81)).status == 404
     assert schedule.DELAY_SECONDS > 0
 
 
@@ -87,10 +87,14 @@ def test_a_graph_with_sitemaps_follows_from_its_key_and_robots_txt_names_them() 
     assert graph_of(f"/{graph.tag}/p/3") == graph
     urls = reachable(graph.seeds(1, 81))
     assert {graph_of(url) for url in urls} == {graph}
-    assert {look(url).status for url in urls} <= {200, 302, 404}
+    assert {resource_at(url).status for url in urls} <= {200, 302, 404}
     named = f"Sitemap: {graph.url(0, 'x/index.xml', 81)}\n"
     assert named in robots(graph.host(0), 81).decode()
     assert "Sitemap" not in robots(graph.host(1), 81).decode()
-    kinds = {look(url).kind for url in urls}
+    kinds = {resource_at(url).kind for url in urls}
     assert kinds == {"html", "index", "urlset", "gzip", "text"}
-    assert {look(url).kind for url in reachable(mapped(7).seeds(1, 81))} >= {"css", "image", "font"}
+    assert {resource_at(url).kind for url in reachable(mapped(7).seeds(1, 81))} >= {
+        "css",
+        "image",
+        "font",
+    }

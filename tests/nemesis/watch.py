@@ -59,7 +59,7 @@ class Watch:
         self._thread.join(60)
 
     def find(self, finding: Finding) -> None:
-        """Keep it, once."""
+        """Keep the finding, once."""
         if finding.text not in self._said:
             self._said.add(finding.text)
             self.findings.append(finding)
@@ -148,6 +148,6 @@ class Watch:
 
 
 def read_log(path: Path) -> list[Hit]:
-    """All requests so far."""
+    """Return all requests so far."""
     with path.open() as log:
         return [Hit.read(line) for line in log if line.endswith("\n")]

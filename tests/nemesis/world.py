@@ -96,7 +96,7 @@ class World:
             raise CannotRun(f"{error}\n{self.tails()}") from error
 
     def tails(self, lines: int = 8) -> str:
-        """The ends of the product's logs."""
+        """Return the ends of the product's logs."""
         said = []
         for name in (*BROKERS, *WORKERS):
             with suppress(OSError):
@@ -156,7 +156,7 @@ class World:
                 self._ports[name] = self.links.open(name, master.port)
 
     def _start_sql(self) -> str:
-        """URL of the store, without the link."""
+        """Start the store's server; return the URL of the store, without the link."""
         if self.store == "sqlite":
             return f"sqlite:///{self._disk('store') / 'content.sqlite'}"
         sql = MariaPart("sql", self.folder / "sql")
@@ -179,14 +179,14 @@ class World:
         return sql.server.url
 
     def store_url(self) -> str:
-        """A reader of SQL for the checker, which no cut concerns."""
+        """Return a reader of SQL for the checker, which no cut concerns."""
         sql = self.parts.get("sql")
         if isinstance(sql, MariaPart):
             return sql.server.url
         return f"sqlite:///{self.folder / 'store' / 'content.sqlite'}"
 
     def sql(self) -> Sql:
-        """A reader of the store."""
+        """Return a reader of the store."""
         return Sql(self.store_url())
 
     def _start_product(self, url: str) -> None:
@@ -239,7 +239,7 @@ class World:
         for name in WORKERS:
             self.parts[name].start()
 
-    # -- what faults need
+    # -- parts of faults
 
     def master(self, node: str) -> RedisPart:
         part = self.parts[self.masters[node]]

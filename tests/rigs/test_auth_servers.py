@@ -111,7 +111,7 @@ def test_client_credentials_open_the_api_and_its_list_has_an_end(site: DjangoSit
 
 
 def code_tokens(site: DjangoSite) -> dict[str, str]:
-    """The authorization code flow with PKCE, with a person's consent."""
+    """Get tokens by the authorization code flow with PKCE, with a person's consent."""
     session = admin(site)
     verifier = "v" * 64
     digest = hashlib.sha256(verifier.encode()).digest()

@@ -52,7 +52,7 @@ def test_files_are_unpacked_and_only_files_that_may_hold_secrets_are_left_out(
         db.execute("CREATE TABLE t (x BLOB)")
         db.execute("INSERT INTO t VALUES (?)", [zstandard.compress(b"a" * 100 + text)])
     found = {one.partition(": ")[0] for one in leaks([SECRET], in_files(tmp_path))}
-    found.discard("file c.sqlite")  # zstd may leave it readable
+    found.discard("file c.sqlite")  # zstd may leave the secret readable
     assert found == {"file a.log", "unpacked b.warc.gz", "table t of c.sqlite"}
 
 

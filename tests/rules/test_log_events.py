@@ -55,7 +55,8 @@ def _literals(event: ast.expr) -> list[str]:
 
 
 def _is_log(function: ast.Attribute) -> bool:
-    """Return whether it is a method of a logger: ``log.info``, ``log.logger("broker").info``."""
+    """Return whether ``function`` is a method of a logger: ``log.info``,
+    ``log.logger("broker").info``."""
     owner = function.value
     if isinstance(owner, ast.Call):
         owner = owner.func

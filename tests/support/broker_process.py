@@ -39,7 +39,7 @@ class BrokerProcess:
         return BrokerClient([self.url], self.token, ca=self._ca, timeout=timeout)
 
     def spawn(self) -> subprocess.Popen[str]:
-        """Start it without waiting; its output goes to ``log`` in the folder."""
+        """Start the broker without waiting; its output goes to ``log`` in the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         given = {f"GREENCRAWL_{key.upper()}": value for key, value in self.settings.items()}
@@ -66,7 +66,7 @@ class BrokerProcess:
         return self
 
     def log(self) -> str:
-        """Return all of its output."""
+        """Return all of the broker's output."""
         return (self.folder / "log").read_text()
 
     def stop(self) -> int:

@@ -250,7 +250,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown", **given, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **given)
 
-    # -- what stands there
+    # -- reading the page
 
     def run(self, expression: str) -> Any:
         """Return the value of a JavaScript expression; for a promise, wait for it."""

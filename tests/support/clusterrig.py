@@ -1,9 +1,9 @@
 """The rig of ``make cluster-faults``: that of ``make faults``, with content on five real servers.
 
-A worker notes each URL whose commit was acknowledged. Judged beside what ``faultrig.py`` judges:
-every acknowledged URL is on the server that takes writes in the end; its binary log holds no
-transaction of an older epoch behind one of a newer, and those of an epoch from one server only;
-and once all servers have what the writer has, CHECKSUM TABLE says the same of each replicated
+A worker notes each URL whose commit was acknowledged. In addition to the rules of ``faultrig.py``,
+these hold: every acknowledged URL is on the server that takes writes in the end; its binary log
+holds no transaction of an older epoch behind one of a newer, and those of an epoch from one server
+only; and once all servers have what the writer has, CHECKSUM TABLE says the same of each replicated
 table everywhere.
 """
 
@@ -55,7 +55,8 @@ class ClusterRig(Rig):
         self._seen_at = 0.0
 
     def start(self) -> None:
-        """Ports are chosen first: ``prepare`` may put proxies before them, or mount folders."""
+        """Start all. Ports are chosen first, because ``prepare`` may put proxies before them, or
+        mount folders."""
         self.cluster = local_cluster(self.folder / "c")
         self.use(self.cluster.url())
         super().start()

@@ -133,7 +133,7 @@ class FullDisk:
     """The writing master's folder is a small file system, which is full for a while."""
 
     def prepare(self, rig: Rig) -> None:
-        """Mount it before the server is made."""
+        """Mount the file system before the server is made."""
         folder = rig.folder / "c" / "m1"
         folder.mkdir(parents=True)
         subprocess.run(

@@ -105,7 +105,7 @@ class DnsServer:
         self._stream.stop()
 
     def names(self) -> list[str]:
-        """The names that were asked for, each once, in order of their first question."""
+        """Return the names that were asked for, each once, in order of their first question."""
         return list(dict.fromkeys(question.split()[0] for question in self.asked))
 
     # -- transport

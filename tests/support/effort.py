@@ -1,4 +1,4 @@
-"""How much tests try that could go on for ever: little by day, much in ``make nightly``."""
+"""How many examples tests try: few by day, many in ``make nightly``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 LONG = os.environ.get("TESTS_LONG") == "1"
 
 by_night = pytest.mark.skipif(not LONG, reason="tried in `make nightly`")
-"""It marks a test that others nearly cover by day."""
+"""This mark is for a test that other tests nearly cover by day."""
 
 
 def examples(by_day: int, by_night: int) -> int:

@@ -48,7 +48,7 @@ class ClockedRedis(RedisServer):
         return super().start()
 
     def set_clock(self, offset_seconds: float) -> None:
-        """Let its wall clock be wrong by this much; return when the server shows it.
+        """Let the server's wall clock be wrong by this much; return when the server shows it.
 
         Raises AssertionError if the server does not show it within a few seconds.
         """

@@ -1,11 +1,11 @@
 """The rig of ``make faults``: a crawl of a synthetic web, harm done to it, and a verdict.
 
 A :class:`Fault` says what is harmed and how; :func:`run` starts the web, Redis, a broker and a
-worker in a folder, seeds, waits until enough is at stake, lets ``inflict`` do its worst, waits for
-the end of the crawl and judges. ``inflict`` strikes inside ``with rig.blow("what"):``, once or more
-often. Entering counts what is at stake – leased tasks, and those of them that are not in SQL – so
-Redis must still answer then; leaving says that the harm is over, and the clock of recovery starts.
-A run without a blow, or with a blow at too little, fails.
+worker in a folder, seeds, waits until enough is at stake, calls ``inflict``, which does the harm,
+waits for the end of the crawl and judges. ``inflict`` strikes inside ``with rig.blow("what"):``,
+once or more often. Entering counts what is at stake – leased tasks, and those of them that are not
+in SQL – so Redis must still answer then; leaving says that the harm is over, and the clock of
+recovery starts. A run without a blow, or with a blow at too little, fails.
 
     def kill_the_worker(rig: Rig) -> None:
         with rig.blow("kill -9"):
@@ -49,7 +49,8 @@ from tests.support.web import Web, WebSpec
 
 LEAST_LEASES = 200
 REPETITIONS = 5
-"""Repetitions of faults that came when too little was at stake; they do harm nevertheless."""
+"""A fault that came when too little was at stake is repeated at most this often; it does harm
+nevertheless."""
 CALM_SECONDS = 1.0
 """How long the web is watched after "done" for a request that should not come."""
 
@@ -61,19 +62,19 @@ Say = Callable[[str], None]
 class Fault:
     """A row of the table. Durations in seconds.
 
-    ``mechanism`` – what makes it harmless, for the table – and ``inflict`` are its heart. ``rows``
-    are the row's numbers in the table. ``web`` is crawled at ``delay`` from ``seeds`` first pages;
-    ``settings`` and ``redis_options`` are passed to processes and to redis-server. The rig calls
-    ``inflict`` when the share ``after`` of the pages was requested, ``least_leases`` tasks are
-    leased and some of them are not in SQL. ``prepare`` runs before anything but the web is started:
-    it may replace ``rig.redis``, add to ``rig.settings``, and put what is to be closed on
-    ``rig.stack``. ``seeds_extra`` are further URLs to seed.
+    ``mechanism`` says, for the table, what makes the fault harmless; ``inflict`` does the harm.
+    ``rows`` are the row's numbers in the table. ``web`` is crawled at ``delay`` from ``seeds``
+    first pages; ``settings`` and ``redis_options`` are passed to processes and to redis-server. The
+    rig calls ``inflict`` when the share ``after`` of the pages was requested, ``least_leases``
+    tasks are leased and some of them are not in SQL. ``prepare`` runs before anything but the web
+    is started: it may replace ``rig.redis``, add to ``rig.settings``, and put what is to be closed
+    on ``rig.stack``. ``seeds_extra`` are further URLs to seed.
 
     ``refetched`` – "none", "leased" (a URL at most once for each blow at which it was leased: count
     what is at stake when the harm is done, not before) or "any". ``check`` returns findings beyond
-    the common ones, ``recovered`` the seconds to recover where :meth:`Rig.recovered` does not tell
-    what is asked. ``least_leases`` holds for each blow. ``done_seconds`` is the patience for the
-    end of the crawl after ``inflict``.
+    the common ones, ``recovered`` returns the seconds to recover if :meth:`Rig.recovered` measures
+    something else. ``least_leases`` holds for each blow. ``done_seconds`` is how long the end of
+    the crawl is awaited after ``inflict``.
     """
 
     name: str
@@ -291,9 +292,9 @@ class Rig:
         blow.leasing_again = time.monotonic()
 
     def must_repeat(self) -> bool:
-        """Whether less than :attr:`Fault.least_leases` was at stake at the last blow, which then
-        does not count and is to be repeated: a process dies at its point when it gets there, and
-        leases may have been finished meanwhile. Some repetitions in all; then the run fails.
+        """Return whether less than :attr:`Fault.least_leases` was at stake at the last blow. Such a
+        blow does not count and is repeated: a process dies only when it reaches its point, and
+        leases may have been finished meanwhile. After some repetitions the run fails.
         """
         blow = self.blows[-1]
         enough = len(blow.leased) >= self.fault.least_leases and blow.uncommitted
@@ -304,7 +305,8 @@ class Rig:
         return True
 
     def until_done(self) -> None:
-        """Wait for the announced end, and look at once whether it was too early. Once is enough."""
+        """Wait for the announced end, and check at once whether it was too early. One call is
+        enough."""
         if self.done_at:
             return
         seconds, said = self.fault.done_seconds, time.monotonic()
@@ -413,7 +415,7 @@ class Rig:
                 waits.append(until - blow.over)
         return max(waits, default=None)
 
-    # -- what can be asked at any time
+    # -- queries at any time
 
     def hits(self) -> list[Hit]:
         """Return requests at the hosts that count: not the tarpits."""

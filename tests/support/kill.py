@@ -105,8 +105,9 @@ def _died(system: System, part: str, child: psutil.Process) -> bool:
 
 
 def leased_tasks(client: redis.Redis) -> int:
-    """Tasks under a lease, counted from the session records themselves (``frontier/keys.py``):
-    the broker may be the one that died, and its counters could be what is wrong.
+    """Return the number of leased tasks, counted from the session records themselves
+    (``frontier/keys.py``): the broker may be the one that died, and its counters could be what is
+    wrong.
     """
     sessions = client.scan_iter("gc:{*}:s:*", count=1000)
     return sum(

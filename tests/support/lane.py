@@ -1,10 +1,10 @@
 """A pytest plugin for the processes that share the tests (:mod:`tests.support.lanes`).
 
-One process collects all tests, forks the lanes, and ends. Each lane claims one file after the
-other, the longest first, and runs those that it got. What happens is told to the runner, a line of
-JSON for each event.
+One process collects all tests, forks the processes that run them (the *lanes*), and ends. Each lane
+claims one file after the other, the longest first, and runs those that it got. Each lane reports to
+the runner by a line of JSON for each event.
 
-Nothing heavy is imported: tests/conftest.py has yet to let gevent patch what is imported later.
+This module imports nothing large, because tests/conftest.py lets gevent patch only later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHOW = signal.SIGUSR2
 """At this signal a lane writes the state of its greenlets to its log: a thread's stack shows only
 one of them."""
 SHOWN = "== what runs in this process"
-"""The first line of that."""
+"""The first line of that state."""
 QUIET = "quiet"
 """The marker of tests that run after all others, with the reason."""
 QUIET_PROCESSES = 2
@@ -46,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def group_of(item: pytest.Item) -> str:
-    """Return what is claimed together: a file's tests, or a quiet test by itself."""
+    """Return the name of the group that a lane claims with a test: its file, or the test alone if
+    it is quiet."""
     if item.get_closest_marker(QUIET):
         return f"{item.nodeid} ({QUIET})"
     return item.nodeid.partition("::")[0]
@@ -64,7 +65,7 @@ def by_weight(groups: list[str], weights: dict[str, float]) -> list[str]:
 class Lane:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        # Of this process alone: what the tests start shall not claim, tell or wait.
+        # Only for this process: processes that tests start must not claim files or send events.
         self._folder = Path(os.environ.pop(FOLDER))
         self._events = _numbers(os.environ.pop(EVENTS))
         self._turns = _numbers(os.environ.pop(TURNS))
@@ -92,7 +93,7 @@ class Lane:
         sys.stdout.flush()
         sys.stderr.flush()
         gc.collect()
-        gc.freeze()  # what was collected stays: it is shared, and need not be looked through
+        gc.freeze()  # the collected tests stay, and need no scan
         for number in range(len(self._events)):
             if os.fork() == 0:
                 self._become(number)
@@ -111,8 +112,9 @@ class Lane:
         self._keep_folders_in(self._folder / f"t{number}")
 
     def _keep_folders_in(self, folder: Path) -> None:
-        """Of the tests. The one that pytest would choose, by the user's name and a number, makes
-        paths too long for Unix sockets; its option was read when the collection began."""
+        """Keep the folders of tests in ``folder``. Those that pytest would choose, by the user's
+        name and a number, make paths too long for Unix sockets; its option was read when the
+        collection began."""
         self._config.option.basetemp = str(folder)
         factory = pytest.TempPathFactory.from_config(self._config, _ispytest=True)
         setattr(self._config, "_tmp_path_factory", factory)  # noqa: B010

@@ -1,21 +1,23 @@
 """Run all tests in several pytest processes at once: ``python -m tests.support.lanes``.
 
 Most tests wait – for a lease to end, a server to start – more than they compute. So more processes
-than cores share the files: one collects all tests and forks the others, each of which claims the
-next file when it is done with the last (:mod:`tests.support.lane`). Tests of one file stay together
-and in order. Those marked ``quiet`` are shared by two processes when all others are done.
+than cores share the files. One process collects all tests and forks the others, the lanes; each
+lane claims the next file when its last one is done (:mod:`tests.support.lane`). Tests of one file
+stay together and in order. Those marked ``quiet`` are shared by two processes when all others are
+done.
 
-It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief. A
-test that takes longer than ``--seconds`` is taken for stuck: its process shows its greenlets and
-threads, and is ended.
+The exit code is 1 if a test failed, ran in no process or in two, or if a process broke down. A test
+that takes longer than ``--seconds`` counts as stuck: its process shows its greenlets and threads,
+and is ended.
 
-However it ends, all processes that came of it have ended: servers in sessions of their own, too.
+At the end all processes that tests started have ended, also servers in sessions of their own.
 
-A test may fail only because so much runs at once. If one or two failed, each runs three times more
-with nothing beside it, once of these after the others of its file: a test that passes then is
-reported as unstable, and does not fail the run. Somebody has to fix it. By night none is forgiven.
+A test may fail only because so much runs at once. If only one or two tests failed, each runs three
+more times with nothing beside it, one of them after the other tests of its file. A test that passes
+then is reported as unstable, and does not fail the run; somebody has to fix it. By night every
+failure counts.
 
-``--weigh`` writes how long each file took to tests/weights.json: by that they are ordered.
+``--weigh`` writes the seconds of each file to tests/weights.json, by which files are ordered.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ STUCK_SECONDS = 3600 if LONG else 300
 GRACE_SECONDS = 60.0
 """Time for processes that are told to stop: they end the servers that they started."""
 ROOM_BYTES = 4 * 2**30
-"""Free memory for all folders of the tests: there no fsync waits. Otherwise they are on the
-disk."""
+"""With this much free memory the folders of tests are in memory, where no fsync waits; otherwise
+they are on the disk."""
 KEEP_LITTLE = ("-o", "tmp_path_retention_policy=failed")
 """A test's folder is deleted when it has passed."""
 REAP_SECONDS = 0.1
@@ -96,7 +98,7 @@ class Process:
     seconds: float = 0.0
     waits: bool = False
     quiet: bool = False
-    """Whether it runs the tests that come after all others."""
+    """Whether the process runs the tests that come after all others."""
     ended: bool = False
 
 
@@ -138,7 +140,7 @@ class Lanes:
                     self._try_again(made)
             except KeyboardInterrupt:
                 interrupted = True
-                with suppress(KeyboardInterrupt):  # a second time: no more patience
+                with suppress(KeyboardInterrupt):  # a second interrupt: end at once
                     self._stop()
             finally:
                 self._end_all()
@@ -178,7 +180,7 @@ class Lanes:
             os.close(descriptor)
 
     def _listen(self, seconds: float | None = None) -> None:
-        """Wait until all have ended, at most so long."""
+        """Wait until all processes have ended, at most this long."""
         limit = None if seconds is None else time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             for process in self._processes:
@@ -199,7 +201,8 @@ class Lanes:
                 self._reap()
 
     def _read(self, process: Process) -> bool:
-        """Read its events; return False at their end: it has ended, or is about to."""
+        """Read a process's events; return False at their end: the process has ended, or is about
+        to."""
         content = os.read(process.events, 1 << 16)
         *lines, process.partial = (process.partial + content).split(b"\n")
         for line in lines:
@@ -210,7 +213,8 @@ class Lanes:
         return bool(content)
 
     def _wait_for(self, process: Process) -> None:
-        """Note its exit code; it is our child when the process that forked it has ended."""
+        """Note the process's exit code; it is our child when the process that forked it has
+        ended."""
         if self._collecting is not None:
             self._collecting.wait()
         if process.pid is not None and process.code is None:
@@ -333,7 +337,7 @@ class Lanes:
             again.wait()
         return again.returncode == 0 and _passed(test, report)
 
-    # -- what they tell
+    # -- events of the lanes
 
     def _note(self, process: Process, event: dict[str, Any]) -> None:
         match event:
@@ -367,7 +371,7 @@ class Lanes:
                 process.waits = True
 
     def _wrong(self) -> list[str]:
-        """Return why the run is worthless, even if every test passed."""
+        """Return why the run does not count, even if every test passed."""
         wrong = []
         assert self._collecting is not None
         if code := self._collecting.returncode:

@@ -49,7 +49,7 @@ def needles(secret: str) -> set[bytes]:
     found |= {text.encode() for text in texts}
     for encode in (b64encode, urlsafe_b64encode):
         for ahead in range(3):
-            # Of what surrounds it, only the characters at both ends depend.
+            # Only the characters at both ends depend on the text around the secret.
             text = encode(b"\0" * ahead + plain)
             first = -(-ahead * 8 // 6)
             last = (ahead + len(plain)) * 8 // 6

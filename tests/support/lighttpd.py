@@ -120,13 +120,14 @@ class Lighttpd:
             raise
 
     def let_nonces_age(self) -> None:
-        """Restart it an hour later: every nonce is stale then, and a client gets a new one."""
+        """Restart the server an hour later: every nonce is stale then, and a client gets a new
+        one."""
         self.stop()
         self._ahead += 3600
         self.start()
 
     def stop(self) -> None:
-        """End it; its log is complete afterwards."""
+        """End the server; its log is complete afterwards."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(10)

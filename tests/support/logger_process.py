@@ -110,7 +110,7 @@ class LoggerProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Start it without waiting; its output goes to ``log`` in the folder."""
+        """Start the logger without waiting; its output goes to ``log`` in the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         given = {f"GREENCRAWL_{key.upper()}": value for key, value in self.settings.items()}

@@ -26,7 +26,7 @@ FORM = """<!doctype html><title>Log in</title>{error}
 
 
 @dataclass(frozen=True)
-class Asked:
+class LoggedRequest:
     """A request as it arrived."""
 
     method: str
@@ -52,7 +52,7 @@ class Answered:
     headers: list[tuple[str, str]] = field(default_factory=list)
 
 
-Page = Callable[[Asked], Answered]
+Page = Callable[[LoggedRequest], Answered]
 
 
 def html(text: str, status: int = 200, *headers: tuple[str, str]) -> Answered:
@@ -76,7 +76,7 @@ class LoginSite:
         self.anonymous: Literal["redirect", "form", "401"] = "redirect"
         self.action = ""
         self.pages: dict[str, Page] = {}
-        self.log: list[Asked] = []
+        self.log: list[LoggedRequest] = []
         self.logins = 0
         self._sessions: set[str] = set()
         self._tokens: set[str] = set()
@@ -105,7 +105,7 @@ class LoginSite:
             k[5:].replace("_", "-").lower(): v for k, v in environ.items() if k[:5] == "HTTP_"
         }
         headers["content-type"] = environ.get("CONTENT_TYPE", "")
-        asked = Asked(
+        asked = LoggedRequest(
             environ["REQUEST_METHOD"],
             environ["PATH_INFO"],
             environ.get("QUERY_STRING", ""),
@@ -118,7 +118,7 @@ class LoginSite:
         start(f"{answered.status} X", headers_out)
         return [answered.body]
 
-    def _page(self, asked: Asked) -> Answered:
+    def _page(self, asked: LoggedRequest) -> Answered:
         if asked.path == "/login":
             return self.logged_in(asked) if asked.method == "POST" else self.form()
         if not asked.path.startswith("/in/"):
@@ -139,7 +139,7 @@ class LoginSite:
         text = FORM.format(action=self.action or "/login", token=token, error=error)
         return html(text, 200, cookie)
 
-    def logged_in(self, asked: Asked) -> Answered:
+    def logged_in(self, asked: LoggedRequest) -> Answered:
         """Return the answer to the form."""
         given = asked.fields
         token = given.get("csrf", "")

@@ -17,7 +17,7 @@ SPARE_BYTES = 2**30
 def memory_folder(spare_bytes: int = SPARE_BYTES) -> Iterator[Path]:
     """Yield a folder that is deleted at the end.
 
-    It is on the disk if there is no such room in memory.
+    It is on the disk unless memory has this much room.
     """
     roomy = SHARED.is_dir() and shutil.disk_usage(SHARED).free >= spare_bytes
     with tempfile.TemporaryDirectory(prefix="test-", dir=SHARED if roomy else None) as folder:

@@ -48,7 +48,7 @@ def rows_of(topology: Topology, sql: str) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def held(topology: Topology, table: str) -> Iterator[None]:
-    """Lock ``table``: a transaction of others stops there with all its locks."""
+    """Lock ``table``: other transactions stop there with all their locks."""
     connection = connect(topology, topology.masters[0])
     with connection.cursor() as db:
         db.execute(f"LOCK TABLES {table} WRITE")

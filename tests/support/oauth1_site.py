@@ -23,7 +23,8 @@ Answer = tuple[str, str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A request for a page: its path with the query, the status, and what its header held."""
+    """A request for a page: its path with the query, the status, and the parameters of its
+    header."""
 
     path: str
     status: int
@@ -124,8 +125,8 @@ class _Validator(RequestValidator):
 
 
 class OAuth1Site:
-    """A context manager. ``/`` links to ``pages`` pages ``/p/1?q=…``, whose queries hold what
-    signatures stumble over; all of them want a signature. The legs are ``/request_token``,
+    """A context manager. ``/`` links to ``pages`` pages ``/p/1?q=…``, whose queries hold characters
+    that are hard to sign; each page requires a signature. The legs are ``/request_token``,
     ``/authorize`` (a form; whoever posts it says yes) and ``/access_token``.
     """
 

@@ -17,7 +17,7 @@ from greencrawl.worker.kernels import Kernel
 from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.kernels.visit import TaskVisit
 
-Asked = Fetched | Failure
+FetchResult = Fetched | Failure
 
 
 class Plain(Kernel):
@@ -51,9 +51,9 @@ class Asking(Kernel):
     """``fetch`` does what the URL says."""
 
     name = "asking"
-    answers: ClassVar[list[Asked]] = []
+    answers: ClassVar[list[FetchResult]] = []
 
-    def fetch(self, visit: TaskVisit, task: Task, headers: Mapping[str, str]) -> Asked:
+    def fetch(self, visit: TaskVisit, task: Task, headers: Mapping[str, str]) -> FetchResult:
         word = task.url.partition("?")[0].rpartition("/")[2]
         first = visit.get(task.url, headers)
         if word in _HARM:
@@ -147,43 +147,57 @@ def _admission(url: str) -> Any:
     return Admission(url, 0, 0)
 
 
-def _foreign(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+def _foreign(
+    visit: TaskVisit, task: Task, headers: Mapping[str, str], first: FetchResult
+) -> FetchResult:
     return visit.get("http://169.254.169.254/latest/meta-data/", headers)
 
 
-def _other(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+def _other(
+    visit: TaskVisit, task: Task, headers: Mapping[str, str], first: FetchResult
+) -> FetchResult:
     asked = task.url.partition("?")[2]
     method, _, url = asked.partition("=")
     return visit.send(method.upper(), url, headers, b"x" if method == "post" else b"")
 
 
-def _many(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+def _many(
+    visit: TaskVisit, task: Task, headers: Mapping[str, str], first: FetchResult
+) -> FetchResult:
     while True:
         first = visit.get(task.url, headers)
         if isinstance(first, Failure):
             return first
 
 
-def _caught(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+def _caught(
+    visit: TaskVisit, task: Task, headers: Mapping[str, str], first: FetchResult
+) -> FetchResult:
     with contextlib.suppress(Exception):
         visit.get("/over", headers)
     return Fetched(task.url, 200, {}, b"made up")
 
 
-def _unread(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+def _unread(
+    visit: TaskVisit, task: Task, headers: Mapping[str, str], first: FetchResult
+) -> FetchResult:
     for number in range(5):
         Asking.answers.append(visit.get(f"/part-{number}", headers))
     return Failure(FailureKind.TIMEOUT, "it is not wanted any more")
 
 
-def _parallel(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+def _parallel(
+    visit: TaskVisit, task: Task, headers: Mapping[str, str], first: FetchResult
+) -> FetchResult:
     jobs = [gevent.spawn(visit.get, f"/part-{number}", headers) for number in range(3)]
     gevent.joinall(jobs)
     Asking.answers += [job.value for job in jobs]
     return first
 
 
-def _left(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+def _left(
+    visit: TaskVisit, task: Task, headers: Mapping[str, str], first: FetchResult
+) -> FetchResult:
     def later() -> None:
         Asking.answers.append(visit.get("/part-0", headers))
         Asking.answers.append(visit.get("/part-1", headers))
@@ -193,7 +207,9 @@ def _left(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked
     return first
 
 
-def _joined(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+def _joined(
+    visit: TaskVisit, task: Task, headers: Mapping[str, str], first: FetchResult
+) -> FetchResult:
     more = visit.get("/more", {**headers, "x-part": "2"})
     assert isinstance(first, Fetched)
     assert isinstance(more, Fetched)
@@ -202,7 +218,7 @@ def _joined(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Ask
     return first
 
 
-_FETCH: dict[str, Callable[[TaskVisit, Task, Mapping[str, str], Asked], Any]] = {
+_FETCH: dict[str, Callable[[TaskVisit, Task, Mapping[str, str], FetchResult], Any]] = {
     "foreign": _foreign,
     "other": _other,
     "many": _many,

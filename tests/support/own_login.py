@@ -10,7 +10,7 @@ from greencrawl.worker.auth import Login, LoginRefused
 
 
 class Members(Login):
-    """The members' pages of ``django_site``, by hand."""
+    """A login to the members' pages of ``django_site``, written as a user would write it."""
 
     def user_login(self, session: requests.Session, name: str, password: str) -> None:
         page = session.get(self.login_url).text

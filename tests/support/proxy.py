@@ -1,4 +1,4 @@
-"""Proxies that do to traffic what networks do: delay it, lose it, redirect it, repeat it.
+"""Proxies that treat traffic as networks do: they delay, lose, redirect or repeat it.
 
 They run in the caller's gevent hub, which must keep running.
 """
@@ -161,7 +161,7 @@ class _Link:
                 ]
             self._over.wait()
         except OSError:
-            self.reset()  # the target refuses: so do we
+            self.reset()  # the target refuses the connection, so the proxy ends the client's
         finally:
             gevent.killall(pumps)
             self._client.close()

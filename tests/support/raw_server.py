@@ -85,7 +85,7 @@ class RawServer:
                 if self._behaviour(head)(sock) is not True:
                     break
         except (ConnectionError, ssl.SSLError):
-            return  # the client gave up on us: that is what many of these behaviours provoke
+            return  # the client closed the connection, as many of these behaviours intend
         finally:
             sock.close()
 
@@ -121,7 +121,7 @@ def answer(body: bytes = b"", status: str = "200 OK", **headers: str) -> Behavio
 
 
 def send(*pieces: bytes, keep: bool = False) -> Behaviour:
-    """Exactly these bytes, each piece in a write of its own; then close, unless ``keep``."""
+    """Send exactly these bytes, each piece in a write of its own; then close, unless ``keep``."""
 
     def behave(sock: socket.socket) -> bool:
         sock.sendall(pieces[0])

@@ -78,7 +78,7 @@ WHICH = st.integers(0, 41)
 
 
 def some(things: Sequence[T], which: int) -> list[T]:
-    """Return one of them, the latest for 0; none if there is none."""
+    """Return one of ``things``, the latest for 0; none if there is none."""
     return [things[-1 - which % len(things)]] if things else []
 
 

@@ -1,4 +1,4 @@
-"""An HTTP server whose log is the evidence: which request arrived where, when, and how it was
+"""An HTTP server with a log for judges: which request arrived where and when, and how it was
 answered.
 
 It speaks just enough HTTP/1.1 for a crawler (GET and HEAD, keep-alive), on any number of loopback
@@ -67,7 +67,7 @@ class Hit:
 class SiteServer:
     """Serve ``site`` on one free port of every address. ``hits`` is in the order of ending.
 
-    Runs in the caller's gevent hub; that the hub may be late does not matter to ``arrived``. Use
+    It runs in the caller's gevent hub; ``arrived`` is right even if the hub is late. Use
     as a context manager, or ``start()`` and ``stop()``.
     """
 

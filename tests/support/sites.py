@@ -38,7 +38,8 @@ def html(title: str, links: list[str], filler: int = 0) -> bytes:
 
 
 def graph_site(pages: int, *, slow_every: int = 0, slow: float = 0.3, filler: int = 500) -> Site:
-    """Every host: ``/p/0`` … as a binary tree with cross links, computed from the URL alone.
+    """Return a site whose hosts each have ``/p/0`` … as a binary tree with cross links, computed
+    from the URL alone.
 
     Every seventh page is also linked through a redirect, every fifth has a dead link; ``/private``
     is linked and forbidden by robots.txt; every ``slow_every``-th page answers after ``slow``

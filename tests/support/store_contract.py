@@ -441,7 +441,7 @@ class StoreContract(
                 store.requeue_dead(unknown)
             with pytest.raises(UnknownCrawl):
                 store.add_roots(unknown, ["a.org"])
-            store.delete_crawl(unknown)  # idempotent, so nothing to complain about
+            store.delete_crawl(unknown)  # idempotent, so it raises nothing
 
     def test_the_state_of_a_crawl_has_its_reason_and_times(self, store: Store, crawl: int) -> None:
         started = store.crawl(crawl).started_ms

@@ -110,12 +110,12 @@ class System:
         return self
 
     def start_broker(self, fault: str = "") -> None:
-        """Start it and wait until it is ready; ``fault`` is POINT or POINT:N."""
+        """Start the broker and wait until it is ready; ``fault`` is POINT or POINT:N."""
         self.broker = self._spawn("broker", fault)
         wait_until(self._ready, START_SECONDS, f"broker ready\n{self.tail('broker')}")
 
     def start_worker(self, fault: str = "") -> None:
-        """Start it and wait for its children."""
+        """Start the worker and wait for its children."""
         self.worker = self._spawn("worker", fault)
         wait_until(self.children, START_SECONDS, f"worker has children\n{self.tail('worker')}")
 

@@ -1,8 +1,8 @@
-"""An independent walk of a site: what a correct crawl must have found.
+"""An independent walk of a site: it finds what a correct crawl must find.
 
-Shares nothing with the crawler: ``html.parser`` reads the pages, ``urllib.parse`` resolves links,
-``urllib.robotparser`` judges robots.txt. Followed are ``a[href]``, ``area[href]``, ``frame[src]``,
-``iframe[src]``, ``link`` with rel next or prev, and a meta refresh, as
+It shares no code with the crawler: ``html.parser`` reads the pages, ``urllib.parse`` resolves
+links, ``urllib.robotparser`` judges robots.txt. It follows ``a[href]``, ``area[href]``,
+``frame[src]``, ``iframe[src]``, ``link`` with rel next or prev, and a meta refresh, as
 ``greencrawl.worker.extract`` says; ``rel=nofollow`` and meta robots are not obeyed here, so sites
 under test do without them.
 """

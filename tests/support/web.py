@@ -166,14 +166,14 @@ class Web:
         names = self.spec.addresses[self.spec.hosts :]
         return [f"http://{name}:{self.port}/p/{n}" for name in names for n in range(pages)]
 
-    # -- what came
+    # -- received requests
 
     def requests(self) -> int:
         """Return how many requests have been answered or abandoned: this is cheap."""
         return self.log.stat().st_size // _RECORD.size
 
     def hits(self) -> list[Hit]:
-        """The log, robots.txt included, in order of ending.
+        """Return all requests so far, also those for robots.txt, in order of ending.
 
         ``arrived`` is when the kernel received the request; ``ended`` just before the last bytes of
         the answer were handed to it, or when a close by the peer was noticed. Both are

@@ -71,7 +71,7 @@ def sitemap(number: int, urls: Iterable[str]) -> bytes:
 
 
 def needs(page: int) -> list[str]:
-    """Return paths of requisites of a page of a host, by its number there."""
+    """Return paths of requisites of a page, by the page's number on its host."""
     style = [f"/s/{2 * (page // STYLED_EVERY)}"] if page % STYLED_EVERY == 0 else []
     return [f"/r/{page}", *style]
 
@@ -86,7 +86,8 @@ def needed(page: int) -> list[str]:
 
 
 def shown(page: int) -> str:
-    """Return how a page needs them: its style sheet is linked, or imported."""
+    """Return the elements by which a page needs its requisites: its style sheet is linked, or
+    imported."""
     image, *styles = needs(page)
     how = "<style>@import url({});</style>" if page % 20 else "<link rel=stylesheet href={}>"
     return f"<img src={image}>" + "".join(map(how.format, styles))

@@ -27,7 +27,7 @@ from greencrawl.schema.records import StoredPage
 from greencrawl.store import open_store
 from tests.support import lighttpd
 from tests.support.checkout import ROOT
-from tests.support.django_site.rig import EXPIRE, USERNAME, Asked, DjangoSite
+from tests.support.django_site.rig import EXPIRE, USERNAME, DjangoSite, LoggedRequest
 from tests.support.effort import by_night, examples
 from tests.support.leaks import environment, exported, in_files, in_redis, leaks, told
 from tests.support.lighttpd import Lighttpd
@@ -44,7 +44,7 @@ SOME = examples(2, PROCESSES)
 """A few processes are enough where the test only needs several."""
 
 
-# -- what a crawl says
+# -- options of a crawl
 
 
 def form_entry(site: DjangoSite, name: str, path: str, address: str = "") -> Entry:
@@ -96,7 +96,7 @@ def source(site: DjangoSite, address: str = "") -> dict[str, str]:
     }
 
 
-# -- what is left of it
+# -- results of a crawl
 
 
 def stored_bodies(data: Path, name: str = "test", bodies: str = "sql") -> dict[str, bytes]:
@@ -115,7 +115,7 @@ def login_pages(bodies: dict[str, bytes]) -> list[str]:
     return [url for url, body in bodies.items() if b'type="password"' in body]
 
 
-def by_strangers(log: list[Asked], paths: tuple[str, ...]) -> list[str]:
+def by_strangers(log: list[LoggedRequest], paths: tuple[str, ...]) -> list[str]:
     """Return the pages below ``paths``, except logins, that were asked for without a login."""
     logins = ("/admin/login/", "/members/login", "/o/")
     return [
@@ -130,7 +130,7 @@ def articles(site: DjangoSite, path: str, address: str = "") -> set[str]:
     return {site.url(path.format(n), address) for n in range(1, site.articles + 1)}
 
 
-# -- kinds together
+# -- all kinds of authentication in one crawl
 
 
 def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
@@ -605,7 +605,7 @@ def watched(folder: Path) -> Iterator[Watch]:
         watcher.get(timeout=10)
 
 
-# -- a site that says no
+# -- a site that refuses the login
 
 
 def test_a_refused_password_blocks_the_host_after_one_try_and_a_corrected_one_logs_in(

@@ -119,4 +119,4 @@ def test_an_idle_system_leaves_redis_alone_and_wakes_at_once(
         spent = commands_during(redis_server.client, seconds)
         waits = [seed_to_arrival(system, server, address) for address in addresses[1:]]
     assert sum(spent.values()) <= most, spent
-    assert sorted(waits)[-2] < 0.1  # without the slowest of 29: CI machines hiccup
+    assert sorted(waits)[-2] < 0.1  # without the slowest of 29: a machine may pause once

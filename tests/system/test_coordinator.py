@@ -79,7 +79,7 @@ class Brokers:
         )  # fmt: skip
 
     def lose(self, node: str) -> None:
-        """Let a node be lost that never existed."""
+        """Record a node as lost that never existed."""
         self.store.put_member(Member(id=f"{node}-0", node=node, kind="worker", incarnation=1))
         self.store.member_left(f"{node}-0", 1, "lost", epoch_ms())
 

@@ -32,7 +32,7 @@ class News:
     def __call__(self, request: Request) -> Answer:
         if request.target == "/robots.txt":
             return Answer(404)
-        if request.target == "/start":  # as if somebody gave the site's old name
+        if request.target == "/start":  # as if a person gave the site's old name
             return Answer(301, headers={"Location": "/"})
         if request.target == "/":
             self.issues += 1

@@ -48,7 +48,8 @@ def session(number: int, robots_known: bool = True) -> Session:
 
 @dataclass
 class Broker:
-    """It gives out ``sessions``; ``away`` calls in a row fail; ``log`` has every call."""
+    """A broker that gives out ``sessions``; ``away`` calls in a row fail; ``log`` has every
+    call."""
 
     sessions: list[Session] = field(default_factory=list)
     away: int = 0
@@ -107,7 +108,7 @@ class Broker:
 
 @dataclass
 class Runner:
-    """Its sessions last until ``release`` is set; then they report ``report``."""
+    """A runner whose sessions last until ``release`` is set; then they report ``report``."""
 
     release: Event = field(default_factory=Event)
     running: dict[str, HeldSession] = field(default_factory=dict)

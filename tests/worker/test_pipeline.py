@@ -122,7 +122,7 @@ class Site:
 
 @dataclass
 class Stores:
-    """Store, frontier and writer in one."""
+    """A double of store, frontier and writer in one class."""
 
     crawl_: Crawl
     robots: dict[str, bytes] = field(default_factory=dict)
@@ -253,7 +253,8 @@ class QuarantineDouble:
 
 @dataclass
 class Anonymous:
-    """It has no credentials, but holds requests of logins that wait for any host, by URL."""
+    """An authenticator without credentials; it holds requests of logins that wait for a host, by
+    URL."""
 
     waiting: list[str] = field(default_factory=list)
     looks: int = 0
@@ -287,7 +288,7 @@ class World:
         self.set(scope="host")
 
     def set(self, **options: Any) -> None:
-        """Make another crawl, without traps: its pages are too empty to be judged."""
+        """Make another crawl, without the judge of traps: pages here are too empty for it."""
         made = CrawlOptions(**{"delay": 0.0, "sitemaps": "off", "traps": "off", **options})
         self.stores = Stores(Crawl(id=1, name="t", state="active", options=made, roots=("h",)))
 

@@ -22,7 +22,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.schema.records.auth import Basic
 from greencrawl.worker.crawls import CrawlContext, context_of
-from greencrawl.worker.refetch import asking, conditions, fields_of, is_unchanged
+from greencrawl.worker.refetch import conditions, fields_of, is_unchanged, with_conditions
 
 DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 
@@ -120,9 +120,9 @@ def test_a_crawl_with_a_hook_a_login_or_a_kernel_sends_no_validators(
 def test_conditional_headers_are_added_only_for_their_own_task() -> None:
     asked, headers = {1: {"if-none-match": '"1"'}}, {"accept": "*/*"}
     first, second = (Task(number=n, url=url(n)) for n in (1, 2))
-    assert asking(asked, first, headers) == {"accept": "*/*", "if-none-match": '"1"'}
-    assert asking(asked, second, headers) is headers
-    assert asking({}, first, headers) is headers
+    assert with_conditions(asked, first, headers) == {"accept": "*/*", "if-none-match": '"1"'}
+    assert with_conditions(asked, second, headers) is headers
+    assert with_conditions({}, first, headers) is headers
 
 
 def test_a_304_means_unchanged_only_after_a_conditional_request() -> None:

@@ -4,7 +4,7 @@ An answer that shows that we are logged out is not the page. One worker logs in 
 is asked for again at once. If it still asks for a login, that is the page's own failure. Such pages
 must not make a crawler log in all day. After a login that did not help, further ones wait
 (:data:`PATIENCE_SECONDS`, doubling), unless no page is answered any more. The same holds for a site
-that ends each session after a moment.
+that ends each login after a moment.
 """
 
 from __future__ import annotations

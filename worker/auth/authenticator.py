@@ -64,7 +64,7 @@ class Authenticator:
         stopping: Event,
         clock: Clock = monotonic,
     ) -> None:
-        """Build it.
+        """Build the object.
 
         ``by_origin``: Basic credentials for all crawls. ``make`` turns an entry and its secrets
         into a kind.

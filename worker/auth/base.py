@@ -44,7 +44,7 @@ class LoginFailed(GreencrawlError):
 
 
 class Cookie(Struct, frozen=True):
-    """A cookie (RFC 6265) of a login. ``expires`` in seconds since 1970; 0: with the session.
+    """A cookie (RFC 6265) of a login. ``expires`` in seconds since 1970; 0: the site set no date.
 
     ``domain`` has no leading dot; without ``host_only`` the cookie also holds for the hosts below.
     """

@@ -162,7 +162,8 @@ class Logins:
             return self._log_in(visit, account, claim)
 
     def _ask(self, visit: Visit, account: Account, action: Callable[[], T]) -> T:
-        """Call the vault. While its Redis node is away, sessions wait for some seconds.
+        """Ask the vault by ``action``. While its Redis node is away, sessions wait for some
+        seconds.
 
         Then all sessions that wait for this login are put off. Raises VisitOver.
         """

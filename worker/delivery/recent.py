@@ -48,7 +48,7 @@ class Recent:
         return len(self._young) + len(self._old)
 
     def fresh(self, links: Iterable[Admission]) -> list[Admission]:
-        """Return those that are not known, each URL once."""
+        """Return the links that are not known, each URL once."""
         young, old = self._young, self._old
         fresh = [link for link in links if link.url not in young and link.url not in old]
         if any(link.kind for link in fresh):  # of several kinds the one that finds most counts
@@ -85,7 +85,7 @@ class Recents:
         return sum(map(len, self._crawls.values()))
 
     def of(self, crawl: int, epochs: Mapping[str, int]) -> Recent:
-        """Return those of a crawl, as far as they hold under the nodes' ``epochs`` (of a stamp)."""
+        """Return the links of a crawl that are valid under the nodes' ``epochs`` (of a stamp)."""
         for node, epoch in epochs.items():
             if epoch != self._epochs.setdefault(node, epoch):  # lower: an older copy of the store
                 self._epochs[node] = epoch

@@ -74,7 +74,7 @@ class Result(Struct, kw_only=True):
         return _TASK_BYTES + len(page.body) + len(page.text) + len(page.items) + links
 
     def mark_unstorable(self, error: Unstorable) -> bool:
-        """Make it a dead letter if the store refused it; otherwise return False."""
+        """Make the task a dead letter if the store refused it; otherwise return False."""
         page = self.page
         if page is None or page.url != error.url:
             return False

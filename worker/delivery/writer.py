@@ -93,7 +93,8 @@ class Writer:
         tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
-        """Build it; ``spawn`` starts the greenlet of a batch, and ends the process if that fails.
+        """Build the object; ``spawn`` starts the greenlet of a batch, and ends the process if that
+        fails.
 
         Results count in ``memory_budget``, too.
         """

@@ -329,8 +329,8 @@ void samples_image(struct samples *samples, const char *source) {
 }
 
 /* The same hash in all processes, unlike Python's. */
-uint64_t string_hash(const char *text, size_t length, uint64_t seed) {
-    uint64_t hash = mixed(seed ^ length), eight;
+uint64_t string_hash(const char *text, size_t length, uint64_t salt) {
+    uint64_t hash = mixed(salt ^ length), eight;
     for (; length >= 8; text += 8, length -= 8) {
         memcpy(&eight, text, 8);
         hash = (hash ^ eight) * 0x9e3779b97f4a7c15u;
@@ -362,14 +362,14 @@ int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep) {
     return known;
 }
 
-unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots,
+unsigned tags_new(const uint32_t *tags, size_t count, uint64_t salt, uint32_t *table, size_t slots,
                   unsigned level, unsigned *looked, unsigned *beside) {
     unsigned unknown = 0, all = 0, others = 0;
     for (size_t i = 0; i < count; i++)
-        tag_expected(mixed(tags[i] ^ seed), table, slots);
+        tag_expected(mixed(tags[i] ^ salt), table, slots);
     for (size_t i = 0; i < count; i++) {
         unsigned own = tags[i] & 7, counts = own >= level && own != ALWAYS;
-        unsigned is_new = !tag_known(mixed(tags[i] ^ seed), table, slots, 1);
+        unsigned is_new = !tag_known(mixed(tags[i] ^ salt), table, slots, 1);
         all += counts;
         unknown += counts && is_new;
         others += own == ALWAYS && is_new;

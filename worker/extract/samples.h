@@ -39,9 +39,9 @@ void samples_image(struct samples *samples, const char *source);
 /* Add `count` tags to a table with `slots` places, a power of 2, and return how many were not in
  * it. Only tags of at least `level` count; `looked` is their number. `beside` is the number of
  * new short blocks, which are kept beside the samples. */
-unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots,
+unsigned tags_new(const uint32_t *tags, size_t count, uint64_t salt, uint32_t *table, size_t slots,
                   unsigned level, unsigned *looked, unsigned *beside);
-uint64_t string_hash(const char *text, size_t length, uint64_t seed);
+uint64_t string_hash(const char *text, size_t length, uint64_t salt);
 /* Prefetch the place of a tag in a table. */
 void tag_expected(uint64_t tag, const uint32_t *table, size_t slots);
 /* Return whether a tag is in the table; with `keep` it is there afterwards. */

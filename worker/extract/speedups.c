@@ -809,7 +809,7 @@ struct found {
 #define ENOUGH 6 /* this many pieces of text show how much of it is new */
 
 /* Fill in what `novel` returns for the samples at `data`; false with an exception set. */
-static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buffer *table,
+static int find(const char *data, Py_ssize_t length, uint64_t salt, const Py_buffer *table,
                 unsigned shift, struct found *found) {
     size_t slots = slots_of(table), count = 0, figures = 0;
     uint32_t tags[MOST_SAMPLES + MOST_IMAGES];
@@ -833,40 +833,40 @@ static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buf
         shift--;
     shift = shift > own ? shift : own;
     unsigned level = shift > LEAST_SHIFT ? shift - LEAST_SHIFT : 0;
-    found->images = tags_new(tags, images, seed, table->buf, slots, 0, &looked, &found->blocks);
+    found->images = tags_new(tags, images, salt, table->buf, slots, 0, &looked, &found->blocks);
     found->images += found->blocks; /* tags of images have no levels */
-    found->fresh = (size_t)tags_new(tags + images, count - images, seed, table->buf, slots, level,
+    found->fresh = (size_t)tags_new(tags + images, count - images, salt, table->buf, slots, level,
                                     &looked, &found->blocks)
                    << shift;
     found->text = (size_t)looked << shift;
     return 1;
 }
 
-/* novel(samples, seed, table, shift): return how many bytes of text are not in the table yet,
+/* novel(samples, salt, table, shift): return how many bytes of text are not in the table yet,
  * how many were looked at, how many images are new, and how many short blocks. A page with more
  * samples is looked at as if it had this `shift`, if enough samples are left then. */
 static PyObject *novel(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *data;
     Py_ssize_t length;
-    unsigned long long seed;
+    unsigned long long salt;
     unsigned shift;
     Py_buffer table;
-    if (!PyArg_ParseTuple(arguments, "y#Kw*I", &data, &length, &seed, &table, &shift))
+    if (!PyArg_ParseTuple(arguments, "y#Kw*I", &data, &length, &salt, &table, &shift))
         return NULL;
     PyObject *result = NULL;
     struct found found;
-    if (find(data, length, seed, &table, shift, &found))
+    if (find(data, length, salt, &table, shift, &found))
         result = Py_BuildValue("nnII", found.fresh, found.text, found.images, found.blocks);
     PyBuffer_Release(&table);
     return result;
 }
 
-/* Return the places of those of `count` strings that are not in the table under `seed`, as a
+/* Return the places of those of `count` strings that are not in the table under `salt`, as a
  * list; with `keep` they are added. `string` returns a new reference. NULL with an exception
  * set. */
 static PyObject *unmet_places(PyObject *(*string)(PyObject *, Py_ssize_t), PyObject *strings,
-                              Py_ssize_t count, uint64_t seed, const Py_buffer *table,
+                              Py_ssize_t count, uint64_t salt, const Py_buffer *table,
                               size_t slots, int keep) {
     PyObject *result = PyList_New(0);
     for (Py_ssize_t i = 0; result != NULL && i < count; i += NEAR) {
@@ -879,7 +879,7 @@ static PyObject *unmet_places(PyObject *(*string)(PyObject *, Py_ssize_t), PyObj
             if (data == NULL) {
                 Py_CLEAR(result);
             } else {
-                tags[j] = string_hash(data, (size_t)length, seed);
+                tags[j] = string_hash(data, (size_t)length, salt);
                 tag_expected(tags[j], table->buf, slots);
             }
             Py_XDECREF(text);
@@ -920,34 +920,34 @@ static PyObject *url_of(PyObject *list, Py_ssize_t place) {
     return PyObject_GetAttr(item, name);
 }
 
-/* unmet(strings, seed, table, keep): return the places of the strings that are not in the table;
+/* unmet(strings, salt, table, keep): return the places of the strings that are not in the table;
  * with `keep` they are added. */
 static PyObject *unmet(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *strings, *result = NULL;
-    unsigned long long seed;
+    unsigned long long salt;
     Py_buffer table;
     int keep;
-    if (!PyArg_ParseTuple(arguments, "O!Kw*p", &PyList_Type, &strings, &seed, &table, &keep))
+    if (!PyArg_ParseTuple(arguments, "O!Kw*p", &PyList_Type, &strings, &salt, &table, &keep))
         return NULL;
     size_t slots = slots_of(&table);
     if (slots)
-        result = unmet_places(item_of, strings, PyList_GET_SIZE(strings), seed, &table, slots, keep);
+        result = unmet_places(item_of, strings, PyList_GET_SIZE(strings), salt, &table, slots, keep);
     PyBuffer_Release(&table);
     return result;
 }
 
-/* unmet_links(links, seed, table): the same for the `url` of each link, always with `keep`. */
+/* unmet_links(links, salt, table): the same for the `url` of each link, always with `keep`. */
 static PyObject *unmet_links(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *links, *result = NULL;
-    unsigned long long seed;
+    unsigned long long salt;
     Py_buffer table;
-    if (!PyArg_ParseTuple(arguments, "O!Kw*", &PyList_Type, &links, &seed, &table))
+    if (!PyArg_ParseTuple(arguments, "O!Kw*", &PyList_Type, &links, &salt, &table))
         return NULL;
     size_t slots = slots_of(&table);
     if (slots)
-        result = unmet_places(url_of, links, PyList_GET_SIZE(links), seed, &table, slots, 1);
+        result = unmet_places(url_of, links, PyList_GET_SIZE(links), salt, &table, slots, 1);
     PyBuffer_Release(&table);
     return result;
 }
@@ -974,19 +974,19 @@ static int none_asks(PyObject *links, PyObject *places) {
     return none;
 }
 
-/* passed(url, links, seed, urls): add `url` to `urls`. Return None if it was there already,
+/* passed(url, links, salt, urls): add `url` to `urls`. Return None if it was there already,
  * otherwise whether no link has a query. */
 static PyObject *passed(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *url;
     Py_ssize_t length;
     PyObject *links, *result = NULL;
-    unsigned long long seed;
+    unsigned long long salt;
     Py_buffer urls;
-    if (!PyArg_ParseTuple(arguments, "s#O!Kw*", &url, &length, &PyList_Type, &links, &seed, &urls))
+    if (!PyArg_ParseTuple(arguments, "s#O!Kw*", &url, &length, &PyList_Type, &links, &salt, &urls))
         return NULL;
     size_t slots = slots_of(&urls);
-    if (slots && tag_known(string_hash(url, (size_t)length, seed), urls.buf, slots, 1)) {
+    if (slots && tag_known(string_hash(url, (size_t)length, salt), urls.buf, slots, 1)) {
         result = Py_NewRef(Py_None);
     } else if (slots) {
         int none = none_asks(links, NULL);
@@ -996,10 +996,10 @@ static PyObject *passed(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* glance(url, samples, links, seeds, pieces, urls, shift): answer in one call what is asked
- * about most pages. Return None if `urls` already has `url` under the first of the three seeds;
+/* glance(url, samples, links, salts, pieces, urls, shift): answer in one call what is asked
+ * about most pages. Return None if `urls` already has `url` under the first of the three salts;
  * nothing else is looked at then. Return True if much of the text is new, and no new link has a
- * query. Otherwise return what `novel` finds in `pieces` under the second seed, and the places
+ * query. Otherwise return what `novel` finds in `pieces` under the second salt, and the places
  * that `unmet_links` returns under the third. */
 static PyObject *glance(PyObject *self, PyObject *arguments) {
     (void)self;

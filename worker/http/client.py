@@ -321,7 +321,7 @@ class Downloader:
 
 
 def no_room() -> bool:
-    """Close no connection."""
+    """Return False: there is no connection to close."""
     return False
 
 

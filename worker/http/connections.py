@@ -251,7 +251,8 @@ class Connections:
         opened: Callable[[str, float], object] = lambda scheme, seconds: None,
         clock: Clock = monotonic,
     ) -> None:
-        """Build it; ``opened`` is called with each new connection, and how long its TLS took."""
+        """Build the object; ``opened`` is called with each new connection, and how long its TLS
+        took."""
         self._opened = opened
         self._max_idle, self._tls = max_idle, tls
         self._idle_seconds = idle_seconds

@@ -24,7 +24,7 @@ from greencrawl.worker.extract import (
     outline,
 )
 from greencrawl.worker.extract.links import Resolved
-from greencrawl.worker.hook_calls import made_of
+from greencrawl.worker.hook_calls import call_hooks
 from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.kernels.style import read_style
 
@@ -159,7 +159,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, in_quarantine:
         began = thread_time()
         content = directives is None or not directives.withheld
         root = roots[0] if roots else None
-        made = made_of(hooks, page, root, fetched, content=content)
+        made = call_hooks(hooks, page, root, fetched, content=content)
         reading.fields, reading.items, links, reading.problems = made
         reading.cpu -= thread_time() - began  # the user's functions do not count against the page
     reading.links = checker.check(page, links, task.depth, texts)

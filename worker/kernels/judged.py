@@ -70,8 +70,8 @@ class JudgedVisit(TaskVisit):
         self._ended = False
 
     def end(self) -> None:
-        """End it after the kernel has returned: nothing more is sent, and what it left running
-        fails."""
+        """End the visit after the kernel has returned: nothing more is sent, and what it left
+        running fails."""
         self._ended = True
         self._turn.acquire()
 

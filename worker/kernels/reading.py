@@ -72,7 +72,7 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
         row.directives = self.directives or row.directives
 
     def warnings(self, cost: str) -> dict[FailureKind, str]:
-        """Return further facts about a stored page.
+        """Return what was not read of a stored page, and why, by kind.
 
         ``cost``: why decoding its encodings was too expensive, "" if it was not.
         """

@@ -53,7 +53,7 @@ class Sitemap(Http):
     def steps(
         self, context: CrawlContext, task: Task, fetched: Fetched, budget: Budget = UNBOUNDED
     ) -> Steps[Reading]:
-        """Read it, with turns for others: see :func:`sitemap_steps`."""
+        """Read the sitemap, with turns for others: see :func:`sitemap_steps`."""
         reading = yield from sitemap_steps(context, task, fetched, budget)
         return self.without(task, reading.failure) if reading.failure else reading
 
@@ -118,8 +118,8 @@ def sitemap_steps(
 ) -> Steps[Reading]:
     """Read a sitemap. Its URLs are at its own depth, or a link away from a page.
 
-    Sitemaps of an index stay at that depth as well, with one index more above them. After the
-    ``budget`` is used nothing more is read; URLs that were read before count.
+    The sitemaps that an index lists are at that depth, too; their tasks note one more index above
+    them. After the ``budget`` is used nothing more is read; URLs that were read before count.
     """
     listed = yield from listed_steps(fetched.body, task.url, budget, cut=fetched.truncated)
     if listed.failure:

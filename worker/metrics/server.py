@@ -56,7 +56,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         self._connections = BoundedSemaphore(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give it a thread, if one is left."""
+        """Give the connection a thread, if one is left."""
         if self._connections.acquire(blocking=False):
             super().process_request(request, client_address)
         else:

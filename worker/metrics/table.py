@@ -1,8 +1,8 @@
 """Every metric of a worker's processes: its name, its meaning, its labels, and where it is counted.
 
 The names follow Prometheus' conventions: base units, ``_total`` on counters (added when they are
-served), and labels of a few values that are known beforehand. docs/operations.md has the table; a
-test holds it to what is served.
+served), and labels of a few values that are known beforehand. docs/metrics.md has the table; a test
+compares it with what is served.
 """
 
 from __future__ import annotations

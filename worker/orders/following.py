@@ -21,8 +21,8 @@ from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import MemberReply, MemberRequest, NodeOptions
-from greencrawl.worker.orders.kept import Kept, OrdersFile
-from greencrawl.worker.orders.ordered import Ordered
+from greencrawl.worker.orders.kept import KeptOrders, OrdersFile
+from greencrawl.worker.orders.ordered import OrderedProcess
 from greencrawl.worker.session.backoff import delays
 
 log = logger("orders")
@@ -54,11 +54,11 @@ class Follower:
         request: MemberRequest,
         brokers: Sequence[BrokerClient],
         file: OrdersFile,
-        process: Ordered,
+        process: OrderedProcess,
         *,
         clock: Clock = monotonic,
     ) -> None:
-        """Build it; each of ``brokers`` is the client of one broker."""
+        """Build the object; each of ``brokers`` is the client of one broker."""
         self._request = request
         self._brokers = brokers
         self._first = 0
@@ -179,7 +179,7 @@ class Follower:
         if other:
             log.info("orders_received", revision=reply.revision, **_said(reply.options))
             self._options, self._ordered = reply.options, self._clock()
-            self._file.write(Kept(reply.revision, reply.options))
+            self._file.write(KeptOrders(reply.revision, reply.options))
             self._process.keep(reply.options)
         self._request = replace(self._request, revision=reply.revision, crawls=reply.next)
         return other

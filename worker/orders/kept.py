@@ -20,8 +20,8 @@ from greencrawl.schema.records import NodeOptions
 log = logger("orders")
 
 
-class Kept(Struct, frozen=True):
-    """Orders and their revision."""
+class KeptOrders(Struct, frozen=True):
+    """Orders and their revision, as the file keeps them."""
 
     revision: int = 0
     options: NodeOptions = NodeOptions()
@@ -35,18 +35,18 @@ class OrdersFile:
         self._read_at: tuple[int, int, int] | None = None
         """Which file was read; None: there was none, or it could not be read."""
         self._unreadable = False
-        self._kept = Kept()
+        self._kept = KeptOrders()
 
-    def read(self) -> Kept:
+    def read(self) -> KeptOrders:
         """Return what was written last; no orders if there is no readable file."""
         try:
             state = self._path.stat()
             at = (state.st_mtime_ns, state.st_ino, state.st_size)
             if at != self._read_at:
-                self._kept = msgspec.json.decode(self._path.read_bytes(), type=Kept)
+                self._kept = msgspec.json.decode(self._path.read_bytes(), type=KeptOrders)
                 self._read_at, self._unreadable = at, False
         except FileNotFoundError:
-            self._kept, self._read_at, self._unreadable = Kept(), None, False
+            self._kept, self._read_at, self._unreadable = KeptOrders(), None, False
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             # From a later version, or damaged: the known orders stay, and a broker sends them
             # again.
@@ -55,7 +55,7 @@ class OrdersFile:
             self._read_at, self._unreadable = None, True
         return self._kept
 
-    def write(self, kept: Kept) -> None:
+    def write(self, kept: KeptOrders) -> None:
         """Replace the file, unless it says the same. A full disk is logged, and does no harm."""
         if self.read() == kept and not self._unreadable:
             return

@@ -20,8 +20,8 @@ from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.session.held import Sessions
 
 
-class Ordered:
-    """One process. :class:`greencrawl.worker.orders.following.Follower` calls it."""
+class OrderedProcess:
+    """The process that orders change; see :class:`greencrawl.worker.orders.following.Follower`."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ class Rate:
     """The requests of one process: counted, and each at its turn while there is a limit."""
 
     def __init__(self, turns: SharedTurns | None = None) -> None:
-        """Build it; without ``turns`` there never is a limit."""
+        """Build the object; without ``turns`` there never is a limit."""
         self.requests = 0
         """Requests that this process has sent."""
         self.limited = False

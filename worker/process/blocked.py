@@ -16,7 +16,7 @@ import gevent
 from greencrawl.schema.clock import Clock, monotonic
 
 LEAST_SECONDS = 0.02
-"""Shorter busy times are not noted: every page takes as much."""
+"""Shorter busy times are not noted: every page causes some."""
 AT_ONCE_SECONDS = 0.05
 """A read that came within this time after a busy time did not wait: others ran first."""
 _KEPT = 64

@@ -68,10 +68,10 @@ class Lock(Protocol):
     """Lets one page at a time be parsed: a lock of threads, or gevent's own."""
 
     def acquire(self) -> object:
-        """Wait until it is free, and hold it."""
+        """Wait until the lock is free, and hold it."""
 
     def release(self) -> object:
-        """Give it back."""
+        """Give the lock back."""
 
 
 class CrashRecord:

@@ -110,7 +110,7 @@ class Guarded:
     def __init__(
         self, crash_record: CrashRecord, quarantine: Reader, fetching: Reader | None = None
     ) -> None:
-        """Build it.
+        """Build the object.
 
         ``fetching`` is the process in which kernels ask for suspects. It is another one, since the
         first may have to judge the answers that they get.

@@ -28,7 +28,7 @@ class ReadRequest(Struct, frozen=True, tag="read"):
 
 
 class FetchRequest(Struct, frozen=True, tag="fetch"):
-    """Ask for a page by a user's own kernel; each :class:`Asked` it makes is answered."""
+    """Ask for a page by a user's own kernel; the worker answers each :class:`SendRequest` of it."""
 
     crawl: Crawl
     task: Task
@@ -63,8 +63,8 @@ class VerdictRequest(Struct, frozen=True, tag="verdict"):
     grant: Grant | None
 
 
-class Asked(Struct, frozen=True, tag="asked"):
-    """A request that a kernel there wants to send; it is not the answer yet."""
+class SendRequest(Struct, frozen=True, tag="send"):
+    """A request that a user's own kernel wants to send; its :class:`FetchAnswer` comes later."""
 
     method: str
     url: str
@@ -72,15 +72,14 @@ class Asked(Struct, frozen=True, tag="asked"):
     body: bytes
 
 
-class Told(Struct, frozen=True):
-    """The result of a kernel's request: a page or a failure. It is neither an answer nor a
-    request."""
+class SendAnswer(Struct, frozen=True):
+    """The result of a :class:`SendRequest`: a page or a failure."""
 
     fetched: Fetched | None = None
     failure: Failure | None = None
 
     @property
-    def said(self) -> Fetched | Failure:
+    def result(self) -> Fetched | Failure:
         """Return the page or the failure."""
         found = self.fetched or self.failure
         assert found is not None
@@ -90,7 +89,7 @@ class Told(Struct, frozen=True):
 class FetchAnswer(Struct, frozen=True, tag="fetch"):
     """The answer to a :class:`FetchRequest`."""
 
-    told: Told
+    answer: SendAnswer
 
 
 class ReadAnswer(Struct, frozen=True, tag="read"):
@@ -126,15 +125,17 @@ class Raised(Struct, frozen=True, tag="raised"):
 
 
 Request = ReadRequest | FetchRequest | HeadersRequest | JudgeRequest | VerdictRequest
-Answer = ReadAnswer | FetchAnswer | HeadersAnswer | JudgeAnswer | VerdictAnswer | Raised | Asked
+Answer = (
+    ReadAnswer | FetchAnswer | HeadersAnswer | JudgeAnswer | VerdictAnswer | Raised | SendRequest
+)
 REQUEST: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-TOLD: msgspec.msgpack.Decoder[Told] = msgspec.msgpack.Decoder(Told)
+SEND_ANSWER: msgspec.msgpack.Decoder[SendAnswer] = msgspec.msgpack.Decoder(SendAnswer)
 
 
-def told(said: Fetched | Failure) -> Told:
-    """Pack what came of a request."""
-    return Told(said) if isinstance(said, Fetched) else Told(failure=said)
+def send_answer(result: Fetched | Failure) -> SendAnswer:
+    """Return the message with the result of a :class:`SendRequest`."""
+    return SendAnswer(result) if isinstance(result, Fetched) else SendAnswer(failure=result)
 
 
 def send(sock: socket.socket, data: bytes) -> None:
@@ -191,7 +192,7 @@ class RemoteVisit(TaskVisit):
         """See ``TaskVisit.send``. Raises EOFError when the worker has gone, and ValidationError."""
         if self._busy:
             return Failure(FailureKind.KERNEL, "one request at a time", requests=0)
-        asked = msgspec.msgpack.encode(Asked(method, url, dict(headers), body))
+        asked = msgspec.msgpack.encode(SendRequest(method, url, dict(headers), body))
         ANSWER.decode(asked)  # what the worker could not read is the kernel's error
         self._busy = True
         send(self._sock, asked)
@@ -199,4 +200,4 @@ class RemoteVisit(TaskVisit):
         self._busy = False
         if data is None:
             raise EOFError("the worker has gone")
-        return TOLD.decode(data).said
+        return SEND_ANSWER.decode(data).result

@@ -45,7 +45,6 @@ from greencrawl.worker.process.messages import (
     ANSWER,
     REQUEST,
     Answer,
-    Asked,
     FetchAnswer,
     FetchRequest,
     HeadersAnswer,
@@ -57,12 +56,13 @@ from greencrawl.worker.process.messages import (
     ReadRequest,
     RemoteVisit,
     Request,
-    Told,
+    SendAnswer,
+    SendRequest,
     VerdictAnswer,
     VerdictRequest,
     receive,
     send,
-    told,
+    send_answer,
 )
 
 IDLE_SECONDS = 60.0
@@ -150,7 +150,7 @@ class Quarantine:
             request, lambda one: visit.send(one.method, one.url, one.headers, one.body)
         )
         assert isinstance(answer, FetchAnswer)
-        return answer.told.said
+        return answer.answer.result
 
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
@@ -189,7 +189,7 @@ class Quarantine:
         self._end()
 
     def _ask(
-        self, request: Request, sends: Callable[[Asked], Fetched | Failure] | None = None
+        self, request: Request, sends: Callable[[SendRequest], Fetched | Failure] | None = None
     ) -> Answer:
         with self._turn:
             if self._ending is not None:
@@ -198,9 +198,9 @@ class Quarantine:
             sock = self._peer()
             try:
                 answer = self._exchange(sock, request)
-                while isinstance(answer, Asked):
+                while isinstance(answer, SendRequest):
                     assert sends is not None
-                    answer = self._exchange(sock, told(sends(answer)))
+                    answer = self._exchange(sock, send_answer(sends(answer)))
             except BaseException:  # after any error it is not known what would be read next
                 self._end()
                 raise
@@ -209,7 +209,7 @@ class Quarantine:
             raise RaisedInQuarantine(answer.what)
         return answer
 
-    def _exchange(self, sock: socket.socket, request: Request | Told) -> Answer:
+    def _exchange(self, sock: socket.socket, request: Request | SendAnswer) -> Answer:
         try:
             sock.settimeout(self._stall_seconds)
             send(sock, msgspec.msgpack.encode(request))
@@ -321,7 +321,7 @@ def _serve(contexts: dict[int, CrawlContext], request: Request, sock: socket.soc
         if isinstance(request, FetchRequest):
             visit = RemoteVisit(sock, request.task, context.options.max_body_bytes)
             kernel = context.kernels.by_name[request.kernel]
-            return FetchAnswer(told(kernel.fetch(visit, request.task, request.headers)))
+            return FetchAnswer(send_answer(kernel.fetch(visit, request.task, request.headers)))
         if isinstance(request, JudgeRequest):
             return JudgeAnswer(context.rules.judge(request.task, request.url, request.link))
         if isinstance(request, VerdictRequest):

@@ -13,7 +13,7 @@ answer in time the file counts as unreachable for now.
 Only a redirect to what looks like a robots.txt is followed (:func:`_wanted`), over two other hosts
 at most. Otherwise a host could make us send requests of its choice to others, which their own rules
 may forbid. A file that is not fetched and may have rules (:func:`_may_rule`) counts as unreachable.
-A home page, an error or a login says, as a 404 or 401 does, that there are none.
+A redirect to a home page, an error or a login means, as a 404 or 401 does, that there are no rules.
 
 A long file is compiled in slices, between which other greenlets have their turn, one file at a
 time; its host then rests for many times as long as that took.

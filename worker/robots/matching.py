@@ -112,7 +112,8 @@ class _Head:
                 others.setdefault(key[1:], []).append(number)
 
     def candidates(self, seen: _Seen) -> _Tries | None:
-        """Return those that may match, most specific first. None: too many to try, or to decide."""
+        """Return the rules that may match, the most specific first; None if there are too many to
+        try."""
         found: set[int] = set()
         if self.fours:
             for part in self.fours.keys() & seen.fours():

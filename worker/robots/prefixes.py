@@ -31,7 +31,7 @@ class Prefixes:
 
     @classmethod
     def steps(cls, begins: dict[str, int], exact: dict[str, int]) -> Steps[Prefixes]:
-        """Make one from codes by string."""
+        """Make a table from codes by string."""
         table = cls()
         texts = list({**begins, **exact}) if exact else list(begins)
         if len(texts) > _SORT_CHUNK:  # runs of strings are merged quickly

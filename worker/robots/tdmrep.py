@@ -60,7 +60,7 @@ class Reservations:
         self.bytes = _RULE_BYTES * (1 + len(rules))
 
     def of(self, url: str) -> Directives | None:
-        """Return what it says of a canonical URL; None: nothing."""
+        """Return what the file says of a canonical URL; None: nothing."""
         if not self._rules:
             return None
         target, left = target_of(url), float(BUDGET)

@@ -30,7 +30,7 @@ class Wildcard:
         self.key = max([*keys, _searched(last)[0]] if last else keys, key=len)
 
     def matches(self, target: str) -> bool:
-        """Return whether it matches, if ``key`` is somewhere in ``target``."""
+        """Return whether the pattern matches, if ``key`` is somewhere in ``target``."""
         if not self._may_match(target):
             return False
         at = len(self.head)
@@ -48,8 +48,8 @@ class Wildcard:
         return CALL * (len(self.pieces) + 3), octet
 
     def counted(self, target: str, left: float) -> tuple[bool, float]:
-        """Return whether it matches, and the rest of the budget: below 0 it was not enough to
-        decide."""
+        """Return whether the pattern matches, and the rest of the budget: below 0 it was not enough
+        to decide."""
         left -= CALL
         if not self._may_match(target):
             return False, left

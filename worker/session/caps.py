@@ -18,7 +18,7 @@ class Caps(NamedTuple):
 
     @classmethod
     def of(cls, options: CrawlOptions) -> Caps:
-        """Return those of a crawl."""
+        """Return the caps of a crawl."""
         return cls(options.address_rate, options.address_connections, options.domain_rate)
 
     def outside(self) -> Caps:

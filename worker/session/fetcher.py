@@ -91,7 +91,8 @@ class Visit:
 
     @property
     def failed(self) -> bool:
-        """Return whether the host as a whole failed: then this session asks it nothing more."""
+        """Return whether the host as a whole failed: then this session sends it no more
+        requests."""
         return bool(self._failed)
 
     @property

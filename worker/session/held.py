@@ -61,7 +61,7 @@ class HeldSession:
             self.resting = None
 
     def interrupt(self) -> None:
-        """End its pause, if it has one: it checks again whether to go on."""
+        """End the session's pause, if it has one: it checks again whether to go on."""
         resting, self.resting = self.resting, None
         if resting is not None:
             gevent.get_hub().loop.run_callback(resting.throw, Interrupted())
@@ -160,7 +160,7 @@ class Sessions:
             self._note(held, "ok" if status == "stale" else status)
 
     def fetched(self, held: HeldSession, *, closing: bool) -> None:
-        """Note that the greenlet is finished; ``closing`` if a close is on its way to the
+        """Note that the session's greenlet is finished; ``closing`` if a close is on its way to the
         broker."""
         held.fetching = False
         held.closing = closing
@@ -168,7 +168,7 @@ class Sessions:
         self._drop_if_over(held)
 
     def closed(self, token: str) -> None:
-        """Note the broker's answer to the close."""
+        """Note the broker's answer to the close of a session."""
         held = self._held.get(token)
         if held is not None:
             held.closing = False

@@ -146,9 +146,9 @@ class Part:
     paused = 0.0
     """Seconds in which nothing was read for lack of memory."""
     ended = False
-    """Whether it is to give up its data, and fail."""
+    """Whether the request is to give up its data, and fail."""
     cut = False
-    """Whether it is to fail since nothing has come."""
+    """Whether the request is to fail since nothing has come."""
     waits: Event | None = None
     _listed = False
     _since = 0.0
@@ -161,7 +161,7 @@ class Part:
         self._interrupt = interrupt
 
     def hold(self, size: int, missing: int | None) -> None:
-        """Note that it holds ``size`` bytes now; this many are ``missing``, None if unknown."""
+        """Note that the request holds ``size`` bytes; ``missing`` are to come, None if unknown."""
         budget = self._memory_budget
         if not self._listed:
             self._listed = True
@@ -215,7 +215,7 @@ class Part:
             self.granted = self.held + self.missing + 1
 
     def grant(self, size: int) -> None:
-        """Promise that it may hold ``size`` bytes."""
+        """Promise that the request may hold ``size`` bytes."""
         self.granted = size
         self._promise(size - self.held)
 
@@ -234,7 +234,7 @@ class Part:
         return came / seconds
 
     def end(self) -> None:
-        """Let it give up its data."""
+        """Let the request give up its data."""
         self.ended = True
         gevent.get_hub().loop.run_callback(self._end)
 
@@ -243,7 +243,7 @@ class Part:
             self._interrupt(Preempted())
 
     def cut_off(self) -> bool:
-        """Let it fail though it holds nothing; always True."""
+        """Let the request fail though it holds nothing; always True."""
         self.cut = True
         gevent.get_hub().loop.run_callback(self._cut)
         return True
@@ -253,7 +253,7 @@ class Part:
             self._interrupt(Preempted())
 
     def close(self) -> None:
-        """Note that it holds nothing any more."""
+        """Note that the request holds nothing any more."""
         if not self._listed:
             return
         budget = self._memory_budget

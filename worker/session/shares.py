@@ -21,7 +21,7 @@ from functools import lru_cache
 import gevent
 from gevent.event import Event
 
-from greencrawl.broker.frontier import SHARE_SECONDS, Ask, Share
+from greencrawl.broker.frontier import SHARE_SECONDS, Share, ShareRequest
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
@@ -108,7 +108,7 @@ class _Place:
             self.make_room = waiter.make_room
 
     def closed(self) -> None:
-        """Note that a connection to it was closed."""
+        """Note that a connection to the address was closed."""
         self.open -= 1
 
     def shrink(self) -> None:
@@ -129,10 +129,10 @@ class _Place:
         self.turn = max(self.turn, now + self.window / 2) + each
         return min(self.turn - now, LONGEST_TURN_SECONDS)
 
-    def wish(self, now: float) -> Ask:
+    def wish(self, now: float) -> ShareRequest:
         """Return the request for the frontier."""
         used, more = self.used(now), 2 * len(self.waiting) + 1
-        return Ask(
+        return ShareRequest(
             self.name, self.window,
             self.starts_cap, used, min(used + more, self.starts_cap),
             self.connections_cap, min(self.sending, self.open),  # idle ones can be closed
@@ -163,7 +163,7 @@ class Ticket:
         self._clock = clock
 
     def opened(self) -> Callable[[], None]:
-        """Note that a connection was opened under it; return what to call when that is closed."""
+        """Note that a connection was opened; return what to call when it is closed."""
         place, self._connecting = self._connecting, None
         return place.closed if place is not None else _nothing
 
@@ -187,7 +187,7 @@ class Shares:
 
     def __init__(
         self,
-        ask: Callable[[Sequence[Ask]], list[Share | None]],
+        ask: Callable[[Sequence[ShareRequest]], list[Share | None]],
         allow: Sequence[Network] = (),
         *,
         clock: Clock = monotonic,

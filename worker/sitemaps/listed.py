@@ -89,7 +89,7 @@ def listed_steps(
     accepted.
 
     ``cut``: the body ends before it should. Relative references are resolved against ``url``. At
-    most :data:`MAX_BYTES` are read, gzip undone, a slice a step.
+    most :data:`MAX_BYTES` are read after gzip is undone; each step reads a slice.
     """
     form = form_of(body)
     if not form:

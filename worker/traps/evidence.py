@@ -71,7 +71,7 @@ class Evidence(Struct, gc=False):
     one. ``numbered``: its URL ends in a number or an id. ``data``: programs read it. ``moved``: it
     redirects to a known URL. ``leading``: how surely such a shape leads on, up to 1. ``inner``: its
     URL was found on a page of its own shape; ``odd``: something is unusual about that. ``bred``:
-    pages with its long text link to each other. ``told``: only its figures are its own.
+    pages with its long text link to each other. ``figures_only``: only its figures are its own.
     """
 
     new: float
@@ -91,7 +91,7 @@ class Evidence(Struct, gc=False):
     inner: bool = False
     odd: bool = False
     bred: bool = False
-    told: bool = False
+    figures_only: bool = False
     named: bool = False
 
 

@@ -40,7 +40,7 @@ _UNITS = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]|[^\W\d_\u2e80-\u9fff\uac00-\u
 """Words, and characters of scripts without spaces; numbers are no part of a name."""
 
 
-def tells(
+def has_own_figures(
     state: HostTraps,
     novelty: Novelty,
     shape: Shape,
@@ -60,7 +60,7 @@ def tells(
     before, one.figures = one.figures, figures
     numbers = _NUMBERS(url[url.index("/", 8) :])
     key = f"{figures}" if count > 1 else f"{figures} {numbers}"
-    fresh = novelty.fresh([key], state.seed + FIGURES)
+    fresh = novelty.fresh([key], state.salt + FIGURES)
     if seen.new >= 1.0 or seen.copy or seen.odd or seen.poor or seen.own > _CHAIN:
         return False
     if not numbers or not (seen.equal or seen.new) or _is_list(shape):
@@ -108,7 +108,7 @@ def is_dated(path: str) -> bool:
     return path.rstrip("/").endswith(("{n}/{n}", "{date}"))
 
 
-def says_name(
+def has_own_name(
     state: HostTraps,
     novelty: Novelty,
     shape: Shape,
@@ -143,7 +143,7 @@ def _is_own(state: HostTraps, novelty: Novelty, shape: str, title: str) -> bool:
     while len(state.titles) > _SHAPES:
         del state.titles[next(iter(state.titles))]
     core = _core(units, before)
-    return bool(core) and bool(novelty.fresh([" ".join(core)], state.seed + TITLES))
+    return bool(core) and bool(novelty.fresh([" ".join(core)], state.salt + TITLES))
 
 
 def _core(units: list[str], before: list[str]) -> list[str]:

@@ -32,10 +32,10 @@ LOOKED_AT = 4
 class HostTraps(Struct, gc=False):
     """Knowledge of one host in one crawl."""
 
-    seed: int
+    salt: int
     shaper: Shaper
     yields: Yields
-    seeds: tuple[int, int, int] = (0, 0, 0)
+    salts: tuple[int, int, int] = (0, 0, 0)
     """Seeds of the most used kinds: fetched URLs, text, links."""
     software: int = 0
     tries: int = 0
@@ -60,7 +60,7 @@ class HostTraps(Struct, gc=False):
     counted: int = 0
 
     def __post_init__(self) -> None:
-        self.seeds = self.seed + DONE, self.seed, self.seed + LINKS
+        self.salts = self.salt + DONE, self.salt, self.salt + LINKS
 
     def shape(self, url: str) -> Shape:
         """Return the shape of a URL; the last one is cached."""
@@ -99,7 +99,7 @@ class HostTraps(Struct, gc=False):
     def pass_by(self, novelty: Novelty, shape: Shape, url: str, links: list[Admission]) -> None:
         """Count a page of a settled shape at ``url`` that was not to be looked at."""
         known = self.yields.sums.get(shape.name)
-        plain = novelty.passed(url, links, self.seeds[0])
+        plain = novelty.passed(url, links, self.salts[0])
         if known is not None and plain is not None:  # else it was fetched before
             self.yields.unjudged = 0
             known.pages += 1
@@ -115,12 +115,12 @@ class HostTraps(Struct, gc=False):
 
     def waits(self, novelty: Novelty, url: str) -> bool:
         """Return whether a URL was linked to, and not fetched yet."""
-        met = novelty.met(url, self.seed + LINKS)
-        return met and not novelty.met(url, self.seed + DONE)
+        met = novelty.met(url, self.salt + LINKS)
+        return met and not novelty.met(url, self.salt + DONE)
 
     def met(self, novelty: Novelty, url: str) -> bool:
         """Return whether a URL was fetched, or linked to."""
-        return novelty.met(url, self.seed + DONE) or novelty.met(url, self.seed + LINKS)
+        return novelty.met(url, self.salt + DONE) or novelty.met(url, self.salt + LINKS)
 
 
 def why(found: Sum, shape: Shape) -> str:

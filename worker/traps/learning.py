@@ -19,7 +19,7 @@ from greencrawl.worker.traps.evidence import (
     is_data,
     newness,
 )
-from greencrawl.worker.traps.figures import ends_in_number, says_name, tells
+from greencrawl.worker.traps.figures import ends_in_number, has_own_figures, has_own_name
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, WARM, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of, text_hash
@@ -101,7 +101,7 @@ class Learner:
         ):
             self._note(state, task, row, reading, None)
             return
-        met = self._novelty.glance(task.url, reading.samples, links, state.seeds, state.shift)
+        met = self._novelty.glance(task.url, reading.samples, links, state.salts, state.shift)
         if met is True:
             state.yields.yielded(known, shape.section)
             state.seen += 1
@@ -125,9 +125,9 @@ class Learner:
         ):
             return  # it leads to itself with another session, which is still to be fetched
         if met is None:
-            again = not novelty.fresh([url], state.seed + DONE)
+            again = not novelty.fresh([url], state.salt + DONE)
             if url != task.url:
-                novelty.fresh([task.url], state.seed + DONE)
+                novelty.fresh([task.url], state.salt + DONE)
             if again:
                 return  # it was fetched before: that it is not new says nothing of its shape
             met = self._novel(state, row, reading), self._fresh(state, row)
@@ -139,7 +139,7 @@ class Learner:
         seen.data = reading is None and is_data(row)
         seen.numbered = ends_in_number(shape.path)
         if shape.params is None and not seen.numbered:
-            seen.inner = novelty.met(url, state.seed + INNER)
+            seen.inner = novelty.met(url, state.salt + INNER)
         known_link = bool(self._software(state, shape, task.url, row))
         poor, first = self._links(state, shape, row, seen, fresh)
         seen.moved = row.status // 100 == 3 and not (seen.own or seen.good or seen.unknown)
@@ -148,7 +148,7 @@ class Learner:
         if not seen.new and reading is not None and shape.params is None and view_of(shape.name):
             whole = url.rstrip("/").rpartition("/")[0]
             seen.copy = seen.copy or any(
-                novelty.met(one, state.seed + DONE) for one in (whole, f"{whole}/")
+                novelty.met(one, state.salt + DONE) for one in (whole, f"{whole}/")
             )
         bottomless = False
         if found.text and not seen.new and reading is not None:
@@ -157,7 +157,7 @@ class Learner:
             bottomless = same.depths.bit_count() > _BOTTOM
             if found.text >= _LONG_TEXT:
                 links = [row.links[place].url for place in fresh[:_FRESH]]
-                same.bred += self._bred(url, links, state.seed + INNER + (text << 3))
+                same.bred += self._bred(url, links, state.salt + INNER + (text << 3))
                 seen.bred = same.bred >= _BRED
         if state.seen < WARM and seen.new and sums.pages > 2 * WARM:
             known_sum = sums.sum_of(shape.name)
@@ -171,10 +171,12 @@ class Learner:
         one = sums.begin(shape.name, shape.section, prior)
         before = one.score
         if found.text and reading is not None and not known_link:
-            seen.told = tells(state, novelty, shape, url, reading.samples, one, seen)
+            seen.figures_only = has_own_figures(
+                state, novelty, shape, url, reading.samples, one, seen
+            )
         if reading is not None and not known_link:
             alike = seen.wide > 0 or seen.bred or bottomless
-            seen.named = says_name(state, novelty, shape, row.title, found, seen, alike)
+            seen.named = has_own_name(state, novelty, shape, row.title, found, seen, alike)
         weight = sums.judge(one, shape.section, seen)
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)
@@ -202,12 +204,12 @@ class Learner:
             if row.body and 200 <= row.status < 300:
                 text = as_text(row.body) if reading is None else ""
                 if text:
-                    return self._novelty.look(samples_of(text, row.url), state.seed)
-                new = self._novelty.fresh([row.digest.hex()], state.seed + TEXTS)
+                    return self._novelty.look(samples_of(text, row.url), state.salt)
+                new = self._novelty.fresh([row.digest.hex()], state.salt + TEXTS)
                 return Found(len(row.body) if new else 0, len(row.body), 0)
             return Found(0, 0, 0)
         samples = reading.samples or samples_of(row.text, row.url)
-        found = self._novelty.look(samples, state.seed, state.shift)
+        found = self._novelty.look(samples, state.salt, state.shift)
         if state.shift < samples[0]:
             state.shift = min(samples[0], MOST_SHIFT)
         return found
@@ -220,23 +222,23 @@ class Learner:
         seen.wide = same.pages if seen.equal and same.wide else 0
         return same
 
-    def _bred(self, url: str, links: list[str], seed: int) -> bool:
-        """Return whether a page was found on another with the same text, that of ``seed``, like a
+    def _bred(self, url: str, links: list[str], salt: int) -> bool:
+        """Return whether a page was found on another with the same text, that of ``salt``, like a
         trap's. From now on its ``links`` count as found there."""
         if links:
-            self._novelty.fresh(links, seed)
-        return self._novelty.met(url, seed)
+            self._novelty.fresh(links, salt)
+        return self._novelty.met(url, salt)
 
     def _fresh(self, state: HostTraps, row: StoredPage) -> list[int]:
         """Return the indexes of a page's links that were not met before."""
-        links, seed = row.links, state.seed + LINKS
+        links, salt = row.links, state.salt + LINKS
         if links and not links[-1].kind.is_page:  # requisites come last, and show nothing
             links = [link for link in links if link.kind.is_page]
         if not links:
             return []
         if state.shaper.sessions:
-            return self._novelty.fresh([plain(link.url) for link in links], seed)
-        return self._novelty.fresh_links(links, seed)
+            return self._novelty.fresh([plain(link.url) for link in links], salt)
+        return self._novelty.fresh_links(links, salt)
 
     def _links(
         self, state: HostTraps, shape: Shape, row: StoredPage, seen: Evidence, fresh: list[int]
@@ -266,7 +268,7 @@ class Learner:
             if not url.startswith(origin):
                 host = host_of(url)
                 if host != host_of(row.url):
-                    seen.good += bool(self._novelty.fresh([host], state.seed + FOREIGN))
+                    seen.good += bool(self._novelty.fresh([host], state.salt + FOREIGN))
                     continue
             other = state.shaper.shape(url)
             if other.name == shape.name:
@@ -339,7 +341,7 @@ class Learner:
                 voted.add(other.name)
                 sums.found_on(other.name, own_key)
         if inner:
-            self._novelty.fresh(inner, state.seed + INNER)
+            self._novelty.fresh(inner, state.salt + INNER)
         if poor and len(looked) < len(fresh):  # the other links of their shapes, too
             names = {state.shaper.shape(url).name for url in poor}
             others = (links[place].url for place in fresh[:_RANKED])

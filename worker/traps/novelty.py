@@ -99,58 +99,59 @@ class Novelty:
         url: str,
         samples: bytes,
         links: list[Admission],
-        seeds: tuple[int, int, int],
+        salts: tuple[int, int, int],
         shift: int,
     ) -> tuple[Found, list[int]] | bool | None:
         """Check a page at once: :meth:`fresh` for its URL, :meth:`look`, :meth:`fresh_links`.
 
-        Each is under one of the ``seeds``. None, and no further check, if the URL was met; True if
-        much of its text is new, and no new link has a query.
+        Each of the three checks uses one of the ``salts``, by which crawls and hosts are kept
+        apart. Return None, without a further check, if the URL was met; return True if much of its
+        text is new, and no new link has a query.
         """
         if compiled is None:
-            if not self.fresh([url], seeds[0]):
+            if not self.fresh([url], salts[0]):
                 return None
-            found, places = self.look(samples, seeds[1]), self.fresh_links(links, seeds[2])
+            found, places = self.look(samples, salts[1]), self.fresh_links(links, salts[2])
             plain = found.is_much and not any("?" in links[place].url for place in places)
             return plain or (found, places)
         seen: tuple[int, int, int, int, list[int]] | bool | None = compiled.glance(
-            url, samples, links, seeds, self._pieces.data, self._urls.data, shift
+            url, samples, links, salts, self._pieces.data, self._urls.data, shift
         )
         if seen is None or seen is True or seen is False:
             return seen
         return Found(*seen[:4]), seen[4]
 
-    def passed(self, url: str, links: list[Admission], seed: int) -> bool | None:
-        """Return, for a page that is not judged, None if its URL was met under ``seed``, else
+    def passed(self, url: str, links: list[Admission], salt: int) -> bool | None:
+        """Return, for a page that is not judged, None if its URL was met under ``salt``, else
         whether none of its ``links`` has a query. From now on the URL counts as met."""
         if compiled is None:
-            new = self.fresh([url], seed)
+            new = self.fresh([url], salt)
             return not any("?" in link.url for link in links) if new else None
-        plain: bool | None = compiled.passed(url, links, seed, self._urls.data)
+        plain: bool | None = compiled.passed(url, links, salt, self._urls.data)
         return plain
 
-    def look(self, samples: bytes, seed: int, shift: int = 0) -> Found:
-        """Return how much of the samples is new under ``seed``; from now on none of it is.
+    def look(self, samples: bytes, salt: int, shift: int = 0) -> Found:
+        """Return how much of the samples is new under ``salt``; from now on none of it is.
 
         A long page has fewer samples: if the host's pages mostly have a ``shift``, only the samples
         that those would also have are compared, while there are some.
         """
         if len(samples) < _HEAD + 4:
             return Found(0, 0, 0)
-        return self._pieces.novel(samples, seed, shift)
+        return self._pieces.novel(samples, salt, shift)
 
-    def fresh(self, urls: list[str], seed: int) -> list[int]:
-        """Return the indexes of those ``urls`` that were not met under ``seed``; from now on they
+    def fresh(self, urls: list[str], salt: int) -> list[int]:
+        """Return the indexes of those ``urls`` that were not met under ``salt``; from now on they
         were."""
-        return self._urls.unmet(urls, seed, True)
+        return self._urls.unmet(urls, salt, True)
 
-    def fresh_links(self, links: list[Admission], seed: int) -> list[int]:
+    def fresh_links(self, links: list[Admission], salt: int) -> list[int]:
         """Run :meth:`fresh` on the URLs of ``links``."""
-        return self._urls.unmet_links(links, seed)
+        return self._urls.unmet_links(links, salt)
 
-    def met(self, url: str, seed: int) -> bool:
-        """Return whether a URL was met under ``seed``."""
-        return not self._urls.unmet([url], seed, False)
+    def met(self, url: str, salt: int) -> bool:
+        """Return whether a URL was met under ``salt``."""
+        return not self._urls.unmet([url], salt, False)
 
 
 def text_of(samples: bytes) -> array[int]:
@@ -191,28 +192,28 @@ class _Table:
         self.data = data or bytearray(4 * slots if compiled is not None else 0)
         self._known: dict[int, None] = {}
 
-    def novel(self, samples: bytes, seed: int, shift: int) -> Found:
+    def novel(self, samples: bytes, salt: int, shift: int) -> Found:
         if compiled is not None:
-            return Found(*compiled.novel(samples, seed, self.data, shift))
+            return Found(*compiled.novel(samples, salt, self.data, shift))
         tags = array("I", samples[_HEAD : _text_end(samples)])
         first = samples[1]
-        new = [not self._knows(hash((tag, seed)), True) for tag in tags]
+        new = [not self._knows(hash((tag, salt)), True) for tag in tags]
         stand = samples[0]
         return Found(sum(new[first:]) << stand, len(new) - first << stand, sum(new[:first]))
 
-    def unmet(self, strings: list[str], seed: int, keep: bool) -> list[int]:
+    def unmet(self, strings: list[str], salt: int, keep: bool) -> list[int]:
         if compiled is not None:
-            found: list[int] = compiled.unmet(strings, seed, self.data, keep)
+            found: list[int] = compiled.unmet(strings, salt, self.data, keep)
             return found
         return [
-            place for place, text in enumerate(strings) if not self._knows(hash((text, seed)), keep)
+            place for place, text in enumerate(strings) if not self._knows(hash((text, salt)), keep)
         ]
 
-    def unmet_links(self, links: list[Admission], seed: int) -> list[int]:
+    def unmet_links(self, links: list[Admission], salt: int) -> list[int]:
         if compiled is not None:
-            found: list[int] = compiled.unmet_links(links, seed, self.data)
+            found: list[int] = compiled.unmet_links(links, salt, self.data)
             return found
-        return self.unmet([link.url for link in links], seed, True)
+        return self.unmet([link.url for link in links], salt, True)
 
     def _knows(self, tag: int, keep: bool) -> bool:
         """Return whether a tag is known; the version without the compiled part.

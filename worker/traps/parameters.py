@@ -58,7 +58,7 @@ def plain_of(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> tupl
 def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evidence) -> None:
     """Learn from a fetched page whether its parameters make a difference."""
     sums = state.yields
-    if seen.new >= 1.0 or seen.told or seen.good or seen.leading or seen.unknown:
+    if seen.new >= 1.0 or seen.figures_only or seen.good or seen.leading or seen.unknown:
         weight = -6.0
     elif seen.new == 0:
         weight = 1.0
@@ -92,10 +92,10 @@ def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen:
     Also learn whether one of several numbers means nothing. Then URLs of the shape are the same
     page as another one that was fetched.
     """
-    leads = seen.told or seen.good or seen.leading or seen.unknown
+    leads = seen.figures_only or seen.good or seen.leading or seen.unknown
     weight = -_NEVER if seen.new >= 1.0 or leads else float(seen.new == 0)
     for key, needed in _keys(shape, url):
-        met = not novelty.fresh([key], state.seed + KEYS)
+        met = not novelty.fresh([key], state.salt + KEYS)
         if met and weight:
             for name, _ in needed:
                 state.yields.weigh_parameter(name, weight)
@@ -109,7 +109,7 @@ def key_met(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> str:
     if sums.parameters:
         for key, needed in _keys(shape, url):
             known = all(sums.parameter(name) >= tests for name, tests in needed)
-            if known and novelty.met(key, state.seed + KEYS):
+            if known and novelty.met(key, state.salt + KEYS):
                 return key.rpartition("#")[2]
     return ""
 

@@ -104,7 +104,7 @@ class Shaper:
         self._views: dict[str, tuple[int, str]] = {}
         self._places: dict[str, int] = {}
         self.sessions = False
-        """Whether one of its URLs had the id of a session."""
+        """Whether one of the host's URLs had the id of a session."""
 
     def shape(self, url: str) -> Shape:
         """Return the shape of a canonical URL; the id of a session is no part of it."""
@@ -185,8 +185,8 @@ class Shaper:
         return len(self._words.get(f"{path}?", range(_PATTERNS)))
 
     def is_late(self, shape: Shape) -> bool:
-        """Return whether its query is another choice of parameters at a path that has offered
-        several."""
+        """Return whether the shape's query is another choice of parameters at a path that has
+        offered several."""
         words = self._words.get(f"{shape.path}?")
         if words is None:
             return _hash(f"{shape.path}?") in self._full

@@ -55,7 +55,7 @@ class Traps:
     """All hosts of one process."""
 
     def __init__(self, novelty: Novelty | None = None, most: int = MOST) -> None:
-        """Build it; ``novelty``: what was shown, if other processes share it."""
+        """Build the object; ``novelty``: what was shown, if other processes share it."""
         self._novelty = novelty or Novelty()
         self._most = most
         self._hosts: OrderedDict[tuple[int, str], HostTraps] = OrderedDict()
@@ -90,8 +90,8 @@ class Traps:
         key = crawl.id, host
         state = self._hosts.get(key)
         if state is None:
-            seed = crc32(f"{crawl.id} {crawl.created_ms}".encode()) << 32 | crc32(host.encode())
-            state = HostTraps(seed, Shaper(), Yields())
+            salt = crc32(f"{crawl.id} {crawl.created_ms}".encode()) << 32 | crc32(host.encode())
+            state = HostTraps(salt, Shaper(), Yields())
             self._hosts[key] = state
         else:
             self._hosts.move_to_end(key)
@@ -128,7 +128,7 @@ class Traps:
             tags = list(found.yields.templates)
             for i in range(0, len(tags), 120):
                 piece = b"".join(tag.to_bytes(4, "little") for tag in tags[i : i + 120])
-                self._novelty.look(b"\0\0\0" + piece, state.seed)
+                self._novelty.look(b"\0\0\0" + piece, state.salt)
 
     def _make_room(self, state: HostTraps) -> None:
         """Forget the least recently used hosts, so that all keep within the limit."""
@@ -205,7 +205,7 @@ class Traps:
                 detail = f"{made}: {names} leads to another view of a page, a form or a list"
                 return Parked(shape.name, detail)
         bare = plain(url) if state.shaper.sessions else url
-        if bare != url and self._novelty.met(bare, state.seed + DONE):
+        if bare != url and self._novelty.met(bare, state.salt + DONE):
             return self._of_session(state, shape, url)
         if sums.parameters:
             return self._variant(state, shape, bare)
@@ -216,7 +216,7 @@ class Traps:
 
         It is not parked if it was fetched with this id: that process may have died.
         """
-        if self._novelty.met(url, state.seed + DONE):
+        if self._novelty.met(url, state.salt + DONE):
             return None
         found = state.yields.begin(shape.name, shape.section, 0.0)
         state.changed = True
@@ -240,11 +240,12 @@ class Traps:
         return Parked(name[:LONGEST], "nothing in this part of the host has brought anything new")
 
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
-        """Say whether its URL differs from a known one only by parameters that make no difference.
+        """Say whether the task's URL differs from a known one only by parameters that make no
+        difference.
 
         A URL that was fetched itself does not count: its process may have died.
         """
-        if self._novelty.met(url, state.seed + DONE):
+        if self._novelty.met(url, state.salt + DONE):
             return None
         plain, names = plain_of(state, self._novelty, shape, url)
         key = "" if plain else key_met(state, self._novelty, shape, url)

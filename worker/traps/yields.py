@@ -28,7 +28,7 @@ _MOST = PARKED + 4.0
 _NEW, _LEADS, _LEADS_ON = 4.0, 1.5, 1.0
 """Evidence for a shape: new text; links to shapes with new text; links to shapes that lead
 there."""
-_TOLD = 0.5
+_FIGURES_ONLY = 0.5
 """The share of new text that a page counts for if only its figures are new."""
 _CHOICES = 8
 """New links of one page to other queries of its own path: it multiplies."""
@@ -118,17 +118,17 @@ class Sum(Struct, gc=False):
 
     @property
     def is_poor(self) -> bool:
-        """Return whether its links are to come last."""
+        """Return whether the shape's links are to come last."""
         return self.score > DEMOTED
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it has yielded often, and most of its last pages had new text."""
+        """Return whether the shape has yielded often, and most of its last pages had new text."""
         return self.text > 0.5 and self.yields >= _SETTLED and self.score < 0
 
     @property
     def is_barren(self) -> bool:
-        """Return whether its pages brought neither text nor links to text, though it is not
+        """Return whether the shape's pages brought neither text nor links to text, though it is not
         judged."""
         poor = max(self.text, self.leads, self.further, self.unknown_leads) < GOOD
         return poor and self.known and self.score > _GRANTED
@@ -216,7 +216,7 @@ class Yields:
         weight = self._weigh(found, seen)
         found.pages += 1
         found.claims = 0
-        found.text += _PACE * (max(seen.new, _TOLD * seen.told) - found.text)
+        found.text += _PACE * (max(seen.new, _FIGURES_ONLY * seen.figures_only) - found.text)
         found.leads += _PACE * ((seen.good > 0) - found.leads)
         found.further += _PACE * (seen.leading - found.further)
         found.unknown_leads += _PACE * ((seen.unknown > 0) - found.unknown_leads)
@@ -317,7 +317,7 @@ class Yields:
             if (seen.query and seen.own >= _CHOICES) or seen.odd:
                 return -_LEADS
             return -_NEW if seen.new >= 1.0 else -_LEADS
-        if seen.leading or seen.told or seen.named:
+        if seen.leading or seen.figures_only or seen.named:
             return -_LEADS_ON
         weight = 1.0 if seen.new == 0 else 0.5
         grows = seen.own + seen.poor > 0

@@ -39,7 +39,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JudgedRequest:
     """One request with its judgement: ``wasted`` names why it was worth nothing, "" if it was worth
     something."""
 
@@ -62,7 +62,7 @@ class Site:
         self.requests = 0
 
     def reply(self, path: str, query: Query) -> Reply:
-        """The answer to a GET of ``path`` (not decoded) with ``query`` (decoded)."""
+        """Return the answer to a GET of ``path`` (not decoded) with ``query`` (decoded)."""
         raise NotImplementedError
 
     def target(self, target: str) -> Reply:
@@ -77,7 +77,7 @@ class Log:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.asked: list[Asked] = []
+        self.asked: list[JudgedRequest] = []
         self.found: set[str] = set()
         self._seen: set[str] = set()
 
@@ -102,7 +102,7 @@ class Log:
             self._seen.add(reply.key)
             if reply.key in self.site.content:
                 self.found.add(reply.key)
-        self.asked.append(Asked(target, reply.status, reply.kind, wasted))
+        self.asked.append(JudgedRequest(target, reply.status, reply.kind, wasted))
 
     @property
     def missing(self) -> list[str]:

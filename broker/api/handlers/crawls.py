@@ -121,8 +121,8 @@ def list_rounds(service: Service, crawl: str) -> list[Round]:
     """List the last rounds of a crawl over its stored pages, with their progress.
 
     ``read``: stored pages are read again for links that changed options now allow, without a
-    request. ``fetch``: all is asked for again. ``total`` is -1 if it is not counted: in a crawl
-    with more than 20,000 pages.
+    request. ``fetch``: all pages are fetched again. ``total`` is -1 if it is not counted: in a
+    crawl with more than 20,000 pages.
     """
     return seeding.rounds(service, service.store.crawl(crawl))
 

@@ -8,9 +8,9 @@ from greencrawl.schema.logs.records import LogsQuery, LogsReply
 
 
 def list_logs(service: Service, query: LogsQuery) -> LogsReply:
-    """List log lines of all processes, from all loggers by time, each once.
+    """List log lines of all processes, by time; a line that several loggers have comes once.
 
     Ask again with `next` as `after` until it is ""; an answer may have few lines or none. `silent`
     names loggers that did not answer: their lines are missing.
     """
-    return logs.found(service, query)
+    return logs.lines(service, query)

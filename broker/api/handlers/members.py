@@ -13,7 +13,7 @@ from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.service.members import NodeStays, UnknownNode
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.records import MemberReply, MemberRequest, Ordered, Orders
+from greencrawl.schema.records import MemberReply, MemberRequest, NodeOrders, Orders
 
 
 def follow_orders(service: Service, body: MemberRequest) -> MemberReply:
@@ -38,7 +38,7 @@ def get_orders(service: Service) -> Orders:
     return service.members.refresh()
 
 
-def patch_orders(service: Service, body: OrderRequest) -> Ordered:
+def patch_orders(service: Service, body: OrderRequest) -> NodeOrders:
     """Order options for a node, or for all by ``*``; an order holds until it is ``unset``.
 
     The node's processes follow within a second; a worker's also while no broker answers. Brokers

@@ -53,7 +53,7 @@ class ActivityEvent(Event):
         return crawls
 
     def take_own(self) -> frozenset[int]:
-        """Return those of them with activity of this process."""
+        """Return the crawls with activity of this process."""
         own = frozenset(self._own)
         self._own.clear()
         return own

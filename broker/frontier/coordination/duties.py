@@ -70,7 +70,7 @@ class Duties:
         """Duty → its epoch, and until when it is held, by our own clock."""
         self._stood_for: set[str] = set()
         self._asked: dict[str, float] = {}
-        self._told = _Told()
+        self._duty_log = _DutyLog()
         self._failing: tuple[float, str] | None = None
         self._unanswered: float | None = None
         self.renewals = 0
@@ -152,10 +152,11 @@ class Duties:
         return self.get(name) is not None
 
     def lost(self, name: str) -> None:
-        """Give up a duty after a write under it was refused: another broker has it.
+        """Give up a duty after a write under it was refused: another broker has the duty.
 
-        Or Redis knows a higher epoch than a store that was restored from an older copy: then the
-        duty is still ours there. It is given back, so that the next holder has a higher epoch.
+        Or the store was restored from an older copy, and Redis knows a higher epoch. Then the duty
+        is still ours in the store. It is given back there, so that the next holder has a higher
+        epoch.
         """
         if self._held.pop(name, None) is not None:
             with suppress(Unavailable):  # then it expires
@@ -165,7 +166,7 @@ class Duties:
         """Let another broker try what fails here: do not take the duty again for some seconds."""
         self._wanted[name] = monotonic() + seconds
         if self._held.pop(name, None) is not None:
-            self._told.given_up(name, seconds)
+            self._duty_log.given_up(name, seconds)
             with suppress(Unavailable):  # then it expires
                 self._store.release_duties(self.holder, [name])
 
@@ -230,7 +231,7 @@ class Duties:
                 continue
             held = self._held.get(name, (0, 0.0))
             if name in found:
-                self._told.held(name, found[name], new=held[0] != found[name])
+                self._duty_log.held(name, found[name], new=held[0] != found[name])
                 self._held[name] = max(held, (found[name], until))
             elif name in before and held == before[name]:  # no other greenlet has taken it since
                 del self._held[name]
@@ -239,9 +240,9 @@ class Duties:
         self._changed.clear()
 
 
-class _Told:
-    """Reports about duties. If a duty is given up and taken again and again because a Redis node is
-    away, there is a line a minute, and one when it is kept."""
+class _DutyLog:
+    """Logs which duties are taken and given up. If a duty is given up and taken again and again
+    because a Redis node is away, there is a line a minute, and one when it is kept."""
 
     def __init__(self) -> None:
         self._given_up: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Whether the store answered lately: without that no session is opened or extended.
+"""Whether the store answered lately: if it did not, no session is opened or extended.
 
 A broker may be cut off from the store and still reach a Redis that was replaced. Then the store
 knows a higher epoch of that node, and another broker serves its hosts from the new server. So a
@@ -24,7 +24,7 @@ log = logger("frontier")
 
 CONTACT_SECONDS = 10.0
 RENEW_SHARE = 0.3
-"""The share of that time after which the store is asked again, if there is work."""
+"""After this share of :data:`CONTACT_SECONDS` the store is asked again, if there is work."""
 WAIT_SECONDS = 2.0
 """How long a call waits for the store's answer."""
 

@@ -51,7 +51,7 @@ class Outage(Struct, frozen=True):
     told: bool = False
 
     def alert(self, over_ms: int = 0) -> Alert:
-        """Return it as an alert."""
+        """Return the outage as an alert."""
         return Alert(
             kind="store_not_writable", subject="store", text=self.text, since_ms=self.at_ms,
             began_ms=self.at_ms, over_ms=over_ms, told=int(self.told),
@@ -67,7 +67,7 @@ class Outages(Protocol):
     def begin(self, outage: Outage) -> bool:
         """See :class:`StoreOutages`."""
 
-    def told(self, outage: Outage) -> None:
+    def note_told(self, outage: Outage) -> None:
         """See :class:`StoreOutages`."""
 
     def open(self) -> Outage | None:
@@ -100,8 +100,8 @@ class StoreOutages:
             return False
         return self._put(keys.OUTAGE, to_msgpack(outage), KEPT_SECONDS, "NX")
 
-    def told(self, outage: Outage) -> None:
-        """Note that people were told of it."""
+    def note_told(self, outage: Outage) -> None:
+        """Note that people were told of the outage."""
         known = Outage(outage.at_ms, outage.text, told=True)
         self._put(keys.OUTAGE, to_msgpack(known), KEPT_SECONDS, "XX")
 

@@ -7,8 +7,8 @@ exceeds the limit.
 
 One broker does this, under a duty. Each of its passes has a higher number; the numbers begin with
 the epoch of the duty. A pass first reads every partition under its number, and a partition keeps
-the highest number that it has seen. There a quota under a lower number, sent late or by an earlier
-holder, is refused.
+the highest number that it has seen. The partition refuses a quota under a lower number, which came
+late or from an earlier holder.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int
 
 
 def _drawn(sources: Mapping[int, int], wanted: int) -> dict[int, int]:
-    """Take ``wanted`` from the sources, the largest first, as far as they have it."""
+    """Take ``wanted`` tasks, or all there are, from the sources, the largest source first."""
     drawn: dict[int, int] = {}
     for p in sorted(sources, key=lambda p: -sources[p]):
         some = min(sources[p], wanted)

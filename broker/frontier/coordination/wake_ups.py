@@ -2,9 +2,9 @@
 
 Scripts publish when a partition becomes due earlier. Messages can be lost. So after a reconnect,
 and every few seconds while a call waits, the number of published messages is compared with the
-number received. While sessions are out, a broker calls each node three times within the longest
+number received. While sessions are open, a broker calls each node three times within the longest
 pause that is no outage. From this a node recognises an outage (``lua/shared/clock.lua``). If none
-is out, no such call is needed; in an idle system Redis serves only the cheap looks of waiting
+is open, no such call is needed; in an idle system Redis serves only the cheap checks of waiting
 calls.
 """
 
@@ -40,9 +40,9 @@ SAME_SECONDS = 1.0
 LEFT_SECONDS = 60.0
 """After this long, a broker that could not take the duty left to it is told who has it."""
 OUT_MOST = 1000
-"""At most this many crawls with sessions out are counted separately."""
+"""At most this many crawls with open sessions are counted separately."""
 UNKNOWN = 0
-"""Stands for the crawls of sessions that were out before this process started."""
+"""Stands for the crawls of sessions that were open before this process started."""
 
 Run = Callable[[Node, str, list[tuple[int, bytes]], Duty | None], list[list[Any]]]
 
@@ -63,7 +63,7 @@ class WakeUps:
         duties: Duties,
         events: Mapping[bytes, ActivityEvent],
     ) -> None:
-        """Build it.
+        """Build the object.
 
         ``owed`` is called with a node whose replay is not complete, ``quota_needed`` with a crawl
         that runs out of quota in a partition; messages set ``events``.
@@ -80,12 +80,12 @@ class WakeUps:
         self._heard: dict[str, int] = {}
         self._looked: dict[str, float] = {}
         self._out = {UNKNOWN}
-        """Crawls that may have sessions out."""
+        """Crawls that may have open sessions."""
         self._opened = 0
         self._left: dict[str, float] = {}
         """Node → when its clock was left to a broker that has known its time for longer."""
         self._none_at: dict[str, int] = {}
-        """Node → how many sessions were opened here when it last had none out."""
+        """Node → how many sessions this broker had opened when the node last had none open."""
 
     # -- sessions out
 
@@ -134,11 +134,11 @@ class WakeUps:
         compare: Callable[[Node, Stamp], None],
         duty: Duty | None,
     ) -> None:
-        """Send a heartbeat with the store's clock, after ``compare`` with its epochs.
+        """Call ``compare`` with the store's epochs, then send a heartbeat with the store's clock.
 
         If the node is owed something, the tick stays before that ``debt``: otherwise a copy of the
-        node that comes back would not get what it missed. Raises DutyLost; that the node does not
-        answer is only logged.
+        node that comes back would not get what it missed. Raises DutyLost; if the node does not
+        answer, this is only logged.
         """
         at = stamp.clock if debt is None else min(stamp.clock, debt.since)
         try:

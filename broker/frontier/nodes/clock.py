@@ -114,7 +114,7 @@ class Reading(NamedTuple):
 
     @property
     def is_quick(self) -> bool:
-        """Return whether its call was answered within :data:`SLOW_SECONDS`."""
+        """Return whether the reading's call was answered within :data:`SLOW_SECONDS`."""
         return self.error_ms <= SLOW_SECONDS * 500 + 1
 
     def error_ms_at(self, at: float) -> float:
@@ -153,7 +153,7 @@ class NodeClock:
     """A node's logical time as this process expects it. Safe for many greenlets."""
 
     def __init__(self, ask: Callable[..., tuple[Any, Exchange]], shown: str) -> None:
-        """Build it; ``ask`` sends the node a command."""
+        """Build the object; ``ask`` sends the node a command."""
         self._ask = ask
         self._shown = shown
         self.duty: Callable[[], Duty | None] = lambda: None

@@ -58,7 +58,7 @@
 ``gc:{p}:t:<crawl>:<host>``  a crawl's statistics of a host's shapes, as the workers packed them,
                        expiring; ``to`` and ``tb`` as ``ro`` and ``rb``; a cache
                        (``lua/shared/traps.lua``)
-``gc:{p}:a:<login>``   hash: generation, sealed; the session of a login, expiring
+``gc:{p}:a:<login>``   hash: generation, sealed; the state of a login, expiring
 ``gc:{p}:ac:<login>``  token of the claim of a login, expiring
 ``gc:{p}:an:<login>``  hash: claims since the last one with a result, token of the latest; for a
                        day
@@ -84,7 +84,7 @@ their source. All other keys are needed. These are their bounds:
   is valid), a session for each place of a worker;
 - a number: ``gc:wake``; Redis bounds the messages that a broker has not read yet
   (``client-output-buffer-limit pubsub``);
-- time and a number: ``gc:members`` and ``gc:facts``, half a minute, 2000 members;
+- time, and the number of members: ``gc:m:<member>``, three quarters of a minute;
 - time: ``outage`` a week, ``ws`` a day, the record of a deleted crawl an hour; a minute ``still``
   (of crawls of which something was leased since), ``workers`` and ``claimed``; some seconds ``ad``
   and ``writable``; and requests of logins at other hosts (``e``, ``eq``, ``er``: one a waiting

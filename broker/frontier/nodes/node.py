@@ -67,8 +67,8 @@ class Node:
         self.owed = False
         """Whether a replay was not complete when the node last answered."""
         self.full = False
-        """Whether it is near its memory limit, as ``greencrawl.broker.frontier.nodes.memory`` has
-        found."""
+        """Whether the node is near its memory limit, as ``greencrawl.broker.frontier.nodes.memory``
+        has found."""
         self._timeout = timeout_seconds
         self.breaker = Breaker(self.shown, self.ask)
         self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)
@@ -102,8 +102,8 @@ class Node:
         return connection, run
 
     def ask(self) -> None:
-        """Ask whether it answers now, on a connection of its own. Raises Unavailable if it does
-        not."""
+        """Ask whether the server answers now, on a connection of its own. Raises Unavailable if it
+        does not."""
         try:
             connection, _ = self._connect()
             try:
@@ -237,7 +237,7 @@ class Node:
         if timed:
             self.clock.prepare()
         replies, shown = self._pipeline(script, calls, LATE_MS if timed else None, duty)
-        last = len(calls) - 1  # the last call that ``shown`` has
+        last = len(calls) - 1  # the last call whose exchange ``shown`` is
         for repeat in range(REPEATS):
             late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
             if not late:

@@ -92,7 +92,7 @@ class Debts:
         nodes_away: Callable[[], Collection[str]],
         activity: ActivityEvent,
     ) -> None:
-        """Build it; ``nodes_away`` names nodes that must not be asked."""
+        """Build the object; ``nodes_away`` names nodes that must not be asked."""
         self._parts = parts
         self._nodes_away = nodes_away
         self._activity = activity

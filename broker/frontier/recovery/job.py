@@ -47,8 +47,8 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Return whether it is not complete; what it does after that does not keep the node from
-        opening."""
+        """Return whether the replay is not complete; what it does after that does not keep the node
+        from opening."""
         return self.phase != "done" and self.greenlet is not None and not self.greenlet.ready()
 
     def hold(self, what: int | str = "") -> None:
@@ -65,7 +65,7 @@ class Job:
             )  # fmt: skip
 
     def report(self) -> NodeRepair:
-        """Return its progress, as the API tells it."""
+        """Return the replay's progress, as the API tells it."""
         return NodeRepair(
             node=self.node.shown, phase=self.phase, everything=self.everything, done=self.done,
             total=self.total, seconds=self.seconds, detail=self.detail,

@@ -88,7 +88,7 @@ class Recovery:
         rest_ms: int,
         gap_ms: int,
     ) -> None:
-        """Build it; ``gap_ms`` is the longest pause between two calls that is no outage.
+        """Build the object; ``gap_ms`` is the longest pause between two calls that is no outage.
 
         ``parts`` are called when a replay begins: this object guards their calls, so they are made
         after it.
@@ -154,7 +154,7 @@ class Recovery:
             self.reopen(node)
 
     def compare_all(self, stamp: Stamp) -> None:
-        """:meth:`compare` each node with what the store has just told. Raises nothing."""
+        """:meth:`compare` each node with what the store has just returned. Raises nothing."""
         for node in self._placement.nodes:
             try:
                 self.compare(node, stamp)
@@ -214,7 +214,7 @@ class Recovery:
         owner = node.owner() or settle(node, identity.id, node.id, "lost")
         if owner.get("frontier") != identity.id or owner.get("id") != node.id:
             raise FrontierMismatch(f"Redis at {node.shown} is not the node that stood there before")
-        if outdated(owner):  # an upgrade, or a server that was restored from before one
+        if outdated(owner):  # after an upgrade, or if the server was restored to a state before it
             log.warning("layout_outdated", node=node.shown, layout=owner.get("layout", "1"))
             close_outdated(node)
             owner = node.owner()

@@ -114,7 +114,7 @@ class Replay:
         A crawl is not told again if it is done, has no quota that could be outdated, and is known
         in its present version in each partition.
         """
-        told = self._parts.crawls.told(self._node)
+        told = self._parts.crawls.known_crawls(self._node)
         changed = [
             crawl for crawl in crawls
             if not crawl.ended or crawl.options.max_pages

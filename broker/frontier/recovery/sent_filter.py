@@ -28,7 +28,8 @@ _ALL_BITS = (1 << 64) - 1
 
 
 class SentFilter:
-    """A set of (crawl, URL) that forgets but never errs: each has one slot, which keeps the last.
+    """A set of pairs (crawl, URL) that forgets but never errs: a pair may be in one slot only, and
+    a slot keeps the last pair put there.
 
     A slot holds all 64 bits of a fingerprint under the frontier's secret, mixed with the crawl. So
     a value that is found was put there (apart from 64-bit collisions, as in the seen-set). A value
@@ -73,7 +74,7 @@ class SentFilter:
         return found
 
     def note(self, crawl: int, urls: Iterable[str]) -> None:
-        """Note that the node has these."""
+        """Note that the node has these URLs of the crawl."""
         salt = crawl * _SPREAD & _ALL_BITS
         for url in urls:
             key = fingerprint(url, self._secret, self._version) & _ALL_BITS ^ salt

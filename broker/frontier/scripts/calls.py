@@ -46,7 +46,8 @@ class Scripts:
     def __init__(
         self, placement: Placement, guard: Guard, store_contact: StoreContact, *, create: bool
     ) -> None:
-        """Build it; ``create`` is for a broker, which opens nodes; a worker waits until one has."""
+        """Build the object; ``create`` is for a broker, which opens nodes; a worker waits until one
+        has."""
         self.duty: Duty | None = None
         """Calls have this duty unless they name another."""
         self._placement = placement
@@ -57,8 +58,8 @@ class Scripts:
         self._create = create
 
     def under(self, duty: Duty) -> Scripts:
-        """Return the same scripts for the holder of a duty: calls raise DutyLost once it has passed
-        on."""
+        """Return the same scripts for the holder of a duty: calls raise DutyLost once another
+        broker has the duty."""
         held = copy.copy(self)
         held.duty = duty
         return held

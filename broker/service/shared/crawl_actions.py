@@ -128,7 +128,7 @@ def _settled(service: Service, following: Callable[[], SeedBatch | None]) -> See
     return SeedReply(added=added, duplicate=0, rejected=0, items=(), pending=pending)
 
 
-def said(error: Exception) -> tuple[int, str, tuple[tuple[str, str], ...]] | None:
+def error_parts(error: Exception) -> tuple[int, str, tuple[tuple[str, str], ...]] | None:
     """Return (HTTP status, what happened, (field, what is wrong) pairs) of an expected error.
 
     None for an unexpected error: nothing of it is for other people's eyes.

@@ -14,21 +14,21 @@ from greencrawl.schema.errors import InvalidConfig, UnknownCrawl
 from greencrawl.schema.logs.records import LEVELS, LogsQuery, LogsReply, key_of
 from greencrawl.schema.text.moments import since_ms
 
-__all__ = ["LEVELS", "asked", "found"]
+__all__ = ["LEVELS", "last_lines", "lines"]
 
 
-def asked(service: Service, given: Mapping[str, str], limit: int) -> LogsReply:
+def last_lines(service: Service, given: Mapping[str, str], limit: int) -> LogsReply:
     """Return the last lines for a query, by the names of :class:`LogsQuery`; "" leaves one out.
 
     Raises InvalidConfig and msgspec's ValidationError.
     """
     said = {name: value for name, value in given.items() if value}
     query = msgspec.convert({**said, "limit": limit, "newest": True}, LogsQuery, strict=False)
-    return found(service, query)
+    return lines(service, query)
 
 
-def found(service: Service, query: LogsQuery) -> LogsReply:
-    """Return the lines of all loggers for a query. Raises InvalidConfig."""
+def lines(service: Service, query: LogsQuery) -> LogsReply:
+    """Return the lines of all loggers that match a query. Raises InvalidConfig."""
     try:
         if query.after:
             key_of(query.after)

@@ -71,14 +71,14 @@ class OutageWatch:
                 self._alert_sender = gevent.spawn(self._tell, outage)
 
     def _tell(self, outage: Outage) -> None:
-        """Post that it began, until it is over: then the coordinator sends both messages."""
+        """Post that an outage began, until it ends: then the coordinator sends both messages."""
         pause = 1.0
         while self._webhook is not None:
             try:
                 if self._outages.open() != outage:
                     return
                 self._webhook.post(next_message(outage.alert()))
-                self._outages.told(outage)
+                self._outages.note_told(outage)
                 return
             except (NotDelivered, Unavailable) as error:
                 log.warning(

@@ -125,7 +125,8 @@ class AlertSender:
     """The webhook's greenlet, one in each broker; it posts while the broker is the coordinator."""
 
     def __init__(self, webhook: Webhook, held: Callable[[], Store | None]) -> None:
-        """Build it; ``held`` returns the store under the duty, None while another broker has it."""
+        """Build the object; ``held`` returns the store under the duty, None while another broker
+        has it."""
         self._webhook = webhook
         self._held = held
         self._due = Event()

@@ -7,14 +7,22 @@ from urllib.parse import quote
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.shared import crawl_actions
 from greencrawl.monitor.figures import SPANS
-from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, Shown, View
+from greencrawl.monitor.page_request import (
+    Action,
+    ActionPage,
+    Data,
+    Form,
+    PageRequest,
+    Redirect,
+    View,
+)
 from greencrawl.monitor.views.overview import failures_of
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import WITHHELD, SeedReply
 from greencrawl.store.export.formats import FORMATS
 
 SHOWN_SEEDS = 100
-"""Most refused seeds that are shown."""
+"""At most this many refused seeds are shown."""
 
 
 def place(name: str, more: str = "") -> str:
@@ -22,14 +30,14 @@ def place(name: str, more: str = "") -> str:
     return f"/monitor/crawls/{quote(name, safe='')}{more}"
 
 
-def part(look: Look) -> Data:
+def part(request: PageRequest) -> Data:
     """Return its state."""
-    crawl = look.figures.crawl(look.path["crawl"])
+    crawl = request.figures.crawl(request.path["crawl"])
     going = crawl.state in ("active", "paused")  # of others nothing is new in the last hour
-    span = look.asked("span") if look.asked("span") in SPANS else "hour" if going else "month"
+    span = request.asked("span") if request.asked("span") in SPANS else "hour" if going else "month"
     stats, why = None, ""
     try:
-        stats = look.figures.stats(crawl)
+        stats = request.figures.stats(crawl)
     except Unavailable as error:
         why = str(error)
     failures = failures_of(stats) if stats is not None else {}
@@ -38,10 +46,10 @@ def part(look: Look) -> Data:
         "crawl": crawl,
         "stats": stats,
         "why": why,
-        "workers": _workers(look) if stats is not None else None,
-        "silent": look.figures.silent() if stats is not None and stats.leased else [],
-        "rate": look.figures.rate(crawl.name) if crawl.state == "active" else None,
-        "plot": look.figures.plot([crawl], span),
+        "workers": _workers(request) if stats is not None else None,
+        "silent": request.figures.silent() if stats is not None and stats.leased else [],
+        "rate": request.figures.rate(crawl.name) if crawl.state == "active" else None,
+        "plot": request.figures.plot([crawl], span),
         "span_of": span,
         "spans": tuple(SPANS),
         "failures": failures,
@@ -49,56 +57,56 @@ def part(look: Look) -> Data:
     }
 
 
-def _workers(look: Look) -> int | None:
+def _workers(request: PageRequest) -> int | None:
     """Return the number of reporting processes; None if a Redis node does not answer."""
     try:
-        system = look.figures.system()
+        system = request.figures.system()
     except Unavailable:
         return None
     return system.workers if not system.away else None
 
 
-def frame(look: Look) -> Data:
+def frame(request: PageRequest) -> Data:
     """Return the data that do not change: the name, and the formats of an export."""
     formats = [(name, choice.label) for name, choice in FORMATS.items()]
-    return {"crawl": look.figures.crawl(look.path["crawl"]), "formats": formats}
+    return {"crawl": request.figures.crawl(request.path["crawl"]), "formats": formats}
 
 
-def pause(look: Look, form: Form) -> Redirect:
+def pause(request: PageRequest, form: Form) -> Redirect:
     """Lease no more of it."""
-    crawl_actions.pause(look.service, look.path["crawl"])
-    return Redirect(place(look.path["crawl"]), "paused")
+    crawl_actions.pause(request.service, request.path["crawl"])
+    return Redirect(place(request.path["crawl"]), "paused")
 
 
-def resume(look: Look, form: Form) -> Redirect:
+def resume(request: PageRequest, form: Form) -> Redirect:
     """Lease from it again."""
-    crawl_actions.resume(look.service, look.path["crawl"])
-    return Redirect(place(look.path["crawl"]), "resumed")
+    crawl_actions.resume(request.service, request.path["crawl"])
+    return Redirect(place(request.path["crawl"]), "resumed")
 
 
-def stop(look: Look, form: Form) -> Redirect:
+def stop(request: PageRequest, form: Form) -> Redirect:
     """End it; with ``now`` leased tasks are given back."""
-    crawl_actions.stop(look.service, look.path["crawl"], now=form.text("now") == "1")
-    return Redirect(place(look.path["crawl"]), "stopped")
+    crawl_actions.stop(request.service, request.path["crawl"], now=form.text("now") == "1")
+    return Redirect(place(request.path["crawl"]), "stopped")
 
 
-def seed(look: Look, form: Form) -> Redirect | Shown:
+def seed(request: PageRequest, form: Form) -> Redirect | ActionPage:
     """Queue URLs, and show why some were not queued."""
-    name = look.path["crawl"]
+    name = request.path["crawl"]
     urls = form.lines("urls")
     if not urls:
         return Redirect(place(name), "no_seeds")
     force = form.text("force") == "1"
-    reply = seeding.seed(look.service, name, urls, force)
+    reply = seeding.seed(request.service, name, urls, force)
     if reply.rejected or reply.pending:
-        return Shown("seeded", _of_reply(look, reply))
+        return ActionPage("seeded", _of_reply(request, reply))
     queued = reply.added + reply.again
     return Redirect(place(name), "seeded" if queued else "seeds_known", queued)
 
 
-def _of_reply(look: Look, reply: SeedReply) -> Data:
+def _of_reply(request: PageRequest, reply: SeedReply) -> Data:
     left = [item for item in reply.items if item.status in ("rejected", "pending")]
-    return {"name": look.path["crawl"], "reply": reply, "items": left[:SHOWN_SEEDS]}
+    return {"name": request.path["crawl"], "reply": reply, "items": left[:SHOWN_SEEDS]}
 
 
 VIEWS = (View(name="crawl", path="/monitor/crawls/{crawl}", part=part, frame=frame, plots=True),)

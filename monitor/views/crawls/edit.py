@@ -5,10 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from greencrawl.broker.service import changing, seeding
-from greencrawl.broker.service.shared.crawl_actions import said
+from greencrawl.broker.service.shared.crawl_actions import error_parts
 from greencrawl.monitor import options as fields
 from greencrawl.monitor.field_errors import sentence
-from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, Shown, View
+from greencrawl.monitor.page_request import (
+    Action,
+    ActionPage,
+    Data,
+    Form,
+    PageRequest,
+    Redirect,
+    View,
+)
 from greencrawl.monitor.views.crawls.crawl import place
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.records import CrawlOptions, CreateCrawl
@@ -19,50 +27,50 @@ BY = "monitor"
 """Who changed it, in the log of orders: the Monitor knows roles, and no names."""
 
 
-def new(look: Look) -> Data:
+def new(request: PageRequest) -> Data:
     """Return an empty form."""
     return _form(fields.sent(CrawlOptions()), "")
 
 
-def edit(look: Look) -> Data:
+def edit(request: PageRequest) -> Data:
     """Return the form of an existing crawl."""
-    crawl = look.service.store.crawl(look.path["crawl"])
+    crawl = request.service.store.crawl(request.path["crawl"])
     return _form(fields.sent(crawl.options), crawl.name, crawl.revision)
 
 
-def create(look: Look, form: Form) -> Redirect | Shown:
+def create(request: PageRequest, form: Form) -> Redirect | ActionPage:
     """Create a crawl; show the form again if something is wrong."""
-    name, (options, wrong) = form.text("name"), fields.read(form, look.words)
+    name, (options, wrong) = form.text("name"), fields.read(form, request.words)
     try:
         msgspec.convert(name, CrawlName)
     except msgspec.ValidationError as error:
-        wrong["name"] = sentence(look.words, error)
-    if not wrong and name in {crawl.name for crawl in look.service.store.crawls()}:
-        wrong["name"] = look.words("edit.taken", name=name)
+        wrong["name"] = sentence(request.words, error)
+    if not wrong and name in {crawl.name for crawl in request.service.store.crawls()}:
+        wrong["name"] = request.words("edit.taken", name=name)
     if options is None or wrong:
         return _again("new", form, name, wrong)
     values = {one: getattr(options, one) for one in CrawlOptions.__struct_fields__}
     try:
-        seeding.create(look.service, CreateCrawl(name=name, **values))
+        seeding.create(request.service, CreateCrawl(name=name, **values))
     except GreencrawlError as error:
         return _again("new", form, name, _problems(error))
     return Redirect(place(name), "created")
 
 
-def check(look: Look, form: Form) -> Redirect | Shown:
+def check(request: PageRequest, form: Form) -> Redirect | ActionPage:
     """Show the changes, or with ``step`` save them, or go back to the form."""
-    name, revision = look.path["crawl"], form.number("revision") or 0
-    options, wrong = fields.read(form, look.words)
+    name, revision = request.path["crawl"], form.number("revision") or 0
+    options, wrong = fields.read(form, request.words)
     if options is None or form.text("step") == "again":
         return _again("edit", form, name, wrong, revision)
-    before = look.service.store.crawl(name)
+    before = request.service.store.crawl(name)
     if form.text("step") != "save":
         differences = list(fields.changed(before.options, options))
         data: Data = {"name": name, "revision": revision, "differences": differences}
-        return Shown("difference", {**data, "sent": fields.sent(options)})
+        return ActionPage("difference", {**data, "sent": fields.sent(options)})
     try:
         given = msgspec.to_builtins(options)
-        changing.change(look.service, name, given, revision=revision, by=BY)
+        changing.change(request.service, name, given, revision=revision, by=BY)
     except GreencrawlError as error:
         return _again("edit", form, name, _problems(error), revision)
     return Redirect(place(name), "saved")
@@ -70,7 +78,7 @@ def check(look: Look, form: Form) -> Redirect | Shown:
 
 def _problems(error: GreencrawlError) -> dict[str, str]:
     """Return what is wrong by field; "" for an error of no field. Other errors are raised again."""
-    known = said(error)
+    known = error_parts(error)
     if known is None or known[0] >= 500:
         raise error
     _, detail, problems = known
@@ -79,11 +87,13 @@ def _problems(error: GreencrawlError) -> dict[str, str]:
     return {where if where in named else "": what for where, what in found.items()} or {"": detail}
 
 
-def _again(template: str, form: Form, name: str, wrong: dict[str, str], revision: int = 0) -> Shown:
+def _again(
+    template: str, form: Form, name: str, wrong: dict[str, str], revision: int = 0
+) -> ActionPage:
     """Show the form as it was sent, with what is wrong."""
     sent = {f"o.{field.name}": form.text(f"o.{field.name}") for field in fields.fields()}
     status = INVALID if wrong else 200
-    return Shown(template, {**_form(sent, name, revision), "wrong": wrong}, status)
+    return ActionPage(template, {**_form(sent, name, revision), "wrong": wrong}, status)
 
 
 def _form(sent: dict[str, str], name: str, revision: int = 0) -> Data:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import gevent
 
-from greencrawl.monitor.look import Download, File, Look
+from greencrawl.monitor.page_request import Download, File, PageRequest
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import Crawl
 from greencrawl.store.base import Store
@@ -16,17 +16,17 @@ from greencrawl.store.export.resumable import Wanted, pieces
 BATCH_BYTES = 64 * 1024
 
 
-def export(look: Look) -> Download:
+def export(request: PageRequest) -> Download:
     """Return all pages, and the URLs without a page, in one of the formats of ``greencrawl
     export``."""
-    name = look.asked("format")
+    name = request.asked("format")
     if name not in FORMATS:
         raise InvalidConfig([("format", f"one of {', '.join(FORMATS)}")])
-    crawl = look.service.store.crawl(look.path["crawl"])
+    crawl = request.service.store.crawl(request.path["crawl"])
     choice = FORMATS[name]
     file = f"{crawl.name}.{choice.ending}"
     format_ = choice.make(crawl, file, BodyOptions(bodies=choice.is_archive))
-    return Download(name=file, chunks=_chunks(look.service.store, crawl, format_))
+    return Download(name=file, chunks=_chunks(request.service.store, crawl, format_))
 
 
 def _chunks(store: Store, crawl: Crawl, format_: Format) -> Iterator[bytes]:

@@ -5,33 +5,33 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from greencrawl.broker.service.shared import crawl_actions
-from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
+from greencrawl.monitor.page_request import Action, Data, Form, PageRequest, Redirect, View
 from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.records import EVERY_SHAPE
 
 SHOWN = 100
-"""Most shapes, those with the most URLs first."""
+"""At most this many shapes are shown, those with the most URLs first."""
 
 
-def part(look: Look) -> Data:
+def part(request: PageRequest) -> Data:
     """Return the shapes of a crawl."""
-    crawl = chosen(look)
-    shapes = look.service.store.parked_shapes(crawl.id, SHOWN) if crawl is not None else []
+    crawl = chosen(request)
+    shapes = request.service.store.parked_shapes(crawl.id, SHOWN) if crawl is not None else []
     return {
         "crawl": crawl, "shapes": shapes, "every": EVERY_SHAPE, "full": len(shapes) == SHOWN,
     }  # fmt: skip
 
 
-def frame(look: Look) -> Data:
+def frame(request: PageRequest) -> Data:
     """Return the choice of a crawl."""
-    return {"crawl": chosen(look), "crawls": look.figures.crawls()}
+    return {"crawl": chosen(request), "crawls": request.figures.crawls()}
 
 
-def release(look: Look, form: Form) -> Redirect:
+def release(request: PageRequest, form: Form) -> Redirect:
     """Release a shape, or with ``all`` every one."""
     name = form.text("crawl")
     shape = None if form.text("all") == "1" else form.text("shape")
-    reply = crawl_actions.release(look.service, name, shape)
+    reply = crawl_actions.release(request.service, name, shape)
     return Redirect(f"/monitor/traps?{urlencode({'crawl': name})}", "released", reply.added)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from greencrawl.broker.service import pages as stored
-from greencrawl.broker.service.shared.crawl_actions import said
+from greencrawl.broker.service.shared.crawl_actions import error_parts
 from greencrawl.broker.service.shared.queries import cursor, wanted_pages
-from greencrawl.monitor.look import Data, Download, File, Look, View, whole
+from greencrawl.monitor.page_request import Data, Download, File, PageRequest, View, whole
 from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.errors import InvalidConfig, InvalidUrl
 from greencrawl.schema.text.spans import blocks_of
@@ -15,37 +15,38 @@ from greencrawl.schema.text.spans import blocks_of
 SHOWN = 50
 """Pages of a list."""
 TEXT_LETTERS = 200_000
-"""Most characters of a page's text that are shown; the file has all."""
+"""At most this many characters of a page's text are shown; the file has all of them."""
 FILTERS = ("host", "status", "since", "grep")
 
 
-def pages(look: Look) -> Data:
+def pages(request: PageRequest) -> Data:
     """Return some pages of a crawl, the newest first, and where the list goes on."""
-    crawl = chosen(look)
-    asked = {name: look.asked(name) for name in FILTERS}
+    crawl = chosen(request)
+    asked = {name: request.asked(name) for name in FILTERS}
     data: Data = {
-        "crawl": crawl, "crawls": look.figures.crawls(), "asked": asked, "found": None, "wrong": {},
-        "next": "", "first": look.asked("after") == "", "filtered": any(asked.values()),
+        "crawl": crawl, "crawls": request.figures.crawls(), "asked": asked, "found": None,
+        "wrong": {}, "next": "", "first": request.asked("after") == "",
+        "filtered": any(asked.values()),
     }  # fmt: skip
     if crawl is None:
         return data
     try:
         wanted, pattern = wanted_pages(**asked)
         with cursor():
-            found = look.service.reader.look(
-                crawl.id, wanted, pattern, limit=SHOWN, after=look.asked("after"), newest=True
+            found = request.service.reader.look(
+                crawl.id, wanted, pattern, limit=SHOWN, after=request.asked("after"), newest=True
             )
     except (InvalidConfig, InvalidUrl) as error:
-        known = said(error)
+        known = error_parts(error)
         return {**data, "wrong": dict(known[2]) if known else {"": str(error)}}
     more = {"crawl": crawl.name, **{k: v for k, v in asked.items() if v}, "after": found.next}
     return {**data, "found": found, "next": f"?{urlencode(more)}" if found.next else ""}
 
 
-def page(look: Look) -> Data:
+def page(request: PageRequest) -> Data:
     """Return all of one page except its body."""
-    known = stored.reply(look.service.store, look.path["id"])
-    row = stored.stored(look.service.store, look.path["id"], body=False)
+    known = stored.reply(request.service.store, request.path["id"])
+    row = stored.stored(request.service.store, request.path["id"], body=False)
     shown = blocks_of(row.text, row.spans) if len(row.text) <= TEXT_LETTERS else []
     return {
         "page": known,
@@ -55,11 +56,11 @@ def page(look: Look) -> Data:
     }
 
 
-def body(look: Look) -> Download:
+def body(request: PageRequest) -> Download:
     """Return a page's body as it was fetched."""
-    at_ms = whole(look.asked("at")) or 0
-    content = stored.body_at(look.service.store, look.path["id"], at_ms)
-    return Download(name=f"{look.path['id']}.bin", chunks=[content])
+    at_ms = whole(request.asked("at")) or 0
+    content = stored.body_at(request.service.store, request.path["id"], at_ms)
+    return Download(name=f"{request.path['id']}.bin", chunks=[content])
 
 
 VIEWS = (

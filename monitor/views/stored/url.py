@@ -5,18 +5,18 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from greencrawl.broker.service import explain, seeding
-from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
+from greencrawl.monitor.page_request import Action, Data, Form, PageRequest, Redirect, View
 from greencrawl.schema.errors import InvalidConfig
 
 MOST_LETTERS = 8192
 
 
-def show(look: Look) -> Data:
+def show(request: PageRequest) -> Data:
     """Return what each crawl knows of it, or one crawl if that is named."""
-    url, name = look.asked("url"), look.asked("crawl")
+    url, name = request.asked("url"), request.asked("crawl")
     if len(url) > MOST_LETTERS:
         raise InvalidConfig([("url", f"has at most {MOST_LETTERS} letters")])
-    states = explain.explain(look.service, url, name or None) if url else []
+    states = explain.explain(request.service, url, name or None) if url else []
     away = [one for one in states if one.state == "away"]
     known = [one for one in states if one.state not in ("unseen", "away")]
     shown = known if known or away else states[:1]
@@ -26,7 +26,7 @@ def show(look: Look) -> Data:
         "away": away,
         "others": len(states) - len(shown) - len(away),
         "host": _host(url),
-        "crawls": [crawl.name for crawl in look.figures.crawls()],
+        "crawls": [crawl.name for crawl in request.figures.crawls()],
     }
 
 
@@ -36,10 +36,10 @@ def _host(given: str) -> str:
     return given if looks else ""
 
 
-def again(look: Look, form: Form) -> Redirect:
+def again(request: PageRequest, form: Form) -> Redirect:
     """Queue it for a crawl, even if it is known."""
     url, crawl = form.text("url"), form.text("crawl")
-    reply = seeding.seed(look.service, crawl, [url], force=True)
+    reply = seeding.seed(request.service, crawl, [url], force=True)
     if reply.rejected:
         raise InvalidConfig([("url", reply.items[0].reason)])
     return Redirect(f"/monitor/url?{urlencode({'url': url, 'crawl': crawl})}", "queued")

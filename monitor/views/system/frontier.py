@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
+from greencrawl.monitor.page_request import Action, Data, Form, PageRequest, Redirect, View
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Debt, NodeAway, NodeRepair
 
@@ -34,11 +34,11 @@ class Memory(Struct, frozen=True):
     full: bool = False
 
 
-def part(look: Look) -> Data:
+def part(request: PageRequest) -> Data:
     """Return nodes, repairs and partitions."""
-    store, frontier = look.service.store, look.service.frontier
+    store, frontier = request.service.store, request.service.frontier
     identity = store.frontier()
-    memory = look.shared.get("memory", lambda: _memory(look), MEMORY_SECONDS)
+    memory = request.shared.get("memory", lambda: _memory(request), MEMORY_SECONDS)
     away, debts, addresses = frontier.nodes_away(), store.debts(), store.addresses()
     nodes = []
     for node in identity.nodes if identity is not None else ():
@@ -65,23 +65,23 @@ def part(look: Look) -> Data:
     }
 
 
-def _memory(look: Look) -> list[Memory]:
-    identity = look.service.store.frontier()
+def _memory(request: PageRequest) -> list[Memory]:
+    identity = request.service.store.frontier()
     found = []
     for partition in range(identity.partitions if identity is not None else 0):
         assert identity is not None
         node = identity.nodes[identity.placement[partition]]
         try:
-            memory = look.service.frontier.partition_memory(partition, 1)
+            memory = request.service.frontier.partition_memory(partition, 1)
             found.append(Memory(node, memory.used, memory.budget, memory.full))
         except Unavailable:
             found.append(Memory(node))
     return found
 
 
-def repair(look: Look, form: Form) -> Redirect:
+def repair(request: PageRequest, form: Form) -> Redirect:
     """Give Redis again what it may have missed, or ``all``."""
-    look.service.frontier.repair(form.text("all") == "1")
+    request.service.frontier.repair(form.text("all") == "1")
     return Redirect("/monitor/frontier", "repairing")
 
 

@@ -7,26 +7,26 @@ from urllib.parse import quote
 import msgspec
 
 from greencrawl.broker.service.shared.queries import host_name
-from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View
+from greencrawl.monitor.page_request import Action, Data, Form, PageRequest, Redirect, View
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, HostPatch, HostState
 
 CRAWLS = 5
-"""Links to a host's pages: in the newest crawls that may have some."""
+"""A host's page links to the host's pages in at most this many crawls, the newest."""
 SHOWN = 200
-"""Most blocked hosts, and most hosts with an operator's delay."""
+"""At most this many blocked hosts, and as many hosts with an operator's delay, are shown."""
 
 
-def hosts(look: Look) -> Data:
+def hosts(request: PageRequest) -> Data:
     """Return hosts that may need attention."""
-    store = look.service.store
+    store = request.service.store
     slowest: list[tuple[HostState, HostState | None]] = []
     why = ""
     try:
-        slowest = [(one, _state(look, one.host)) for one in look.figures.system().slowest]
+        slowest = [(one, _state(request, one.host)) for one in request.figures.system().slowest]
     except Unavailable as error:
         why = str(error)
-    blocks = sorted(store.blocks(look.now_ms), key=lambda one: one[1])
+    blocks = sorted(store.blocks(request.now_ms), key=lambda one: one[1])
     delays = sorted(store.delays().items())
     return {
         "slowest": slowest, "why": why, "blocks": blocks[:SHOWN], "delays": delays[:SHOWN],
@@ -34,25 +34,25 @@ def hosts(look: Look) -> Data:
     }  # fmt: skip
 
 
-def _state(look: Look, name: str) -> HostState | None:
+def _state(request: PageRequest, name: str) -> HostState | None:
     """Return the state of a listed host; None if its node does not answer."""
     try:
-        return look.figures.host(name)
+        return request.figures.host(name)
     except Unavailable:
         return None
 
 
-def host(look: Look) -> Data:
+def host(request: PageRequest) -> Data:
     """Return the state of one. Raises InvalidUrl for an invalid host."""
-    name = host_name(look.path["host"])
-    state = look.figures.host(name)
-    return {"name": name, "host": state, "operator_ms": look.service.store.delay(name)}
+    name = host_name(request.path["host"])
+    state = request.figures.host(name)
+    return {"name": name, "host": state, "operator_ms": request.service.store.delay(name)}
 
 
-def name(look: Look) -> Data:
+def name(request: PageRequest) -> Data:
     """Return the data that do not change: its name, in the frontier's spelling."""
-    name = host_name(look.path["host"])
-    mine = [one for one in look.figures.crawls() if _in_scope(one, name)]
+    name = host_name(request.path["host"])
+    mine = [one for one in request.figures.crawls() if _in_scope(one, name)]
     return {"name": name, "crawls": mine[-CRAWLS:]}
 
 
@@ -65,12 +65,12 @@ def _in_scope(crawl: Crawl, name: str) -> bool:
     )
 
 
-def change(look: Look, form: Form) -> Redirect:
+def change(request: PageRequest, form: Form) -> Redirect:
     """Set its least delay, or block it, in seconds; 0 lifts either."""
-    named = host_name(look.path["host"])
+    named = host_name(request.path["host"])
     given = {one: form.text(one) for one in ("delay", "block") if form.text(one)}
     patch = msgspec.convert(given, HostPatch, strict=False)
-    look.service.frontier.patch_host(named, patch)
+    request.service.frontier.patch_host(named, patch)
     return Redirect(_place(named), "host_changed")
 
 

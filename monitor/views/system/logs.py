@@ -8,26 +8,26 @@ from urllib.parse import urlencode
 import msgspec
 
 from greencrawl.broker.service.shared import logs
-from greencrawl.broker.service.shared.crawl_actions import said
+from greencrawl.broker.service.shared.crawl_actions import error_parts
 from greencrawl.monitor.field_errors import sentence
-from greencrawl.monitor.look import Data, Look, View
+from greencrawl.monitor.page_request import Data, PageRequest, View
 from greencrawl.schema.errors import InvalidConfig
 
 SHOWN = 100
 FILTERS = ("level", "node", "crawl", "url", "since")
 
 
-def part(look: Look) -> Data:
+def part(request: PageRequest) -> Data:
     """Return the lines, the latest first."""
-    given = {name: look.asked(name) for name in (*FILTERS, "after")}
+    given = {name: request.asked(name) for name in (*FILTERS, "after")}
     given["level"] = given["level"] or "info"
     try:
-        reply = logs.asked(look.service, given, SHOWN)
+        reply = logs.last_lines(request.service, given, SHOWN)
     except (InvalidConfig, msgspec.ValidationError) as error:
-        known = said(error)
+        known = error_parts(error)
         wrong = known[1] if known is not None else str(error)
         if isinstance(error, msgspec.ValidationError):
-            wrong = sentence(look.words, error)
+            wrong = sentence(request.words, error)
         return {"wrong": wrong, "lines": [], "next": "", "loggers": (), "silent": (), "first": True}
     more = {name: value for name, value in given.items() if value and name != "after"}
     return {
@@ -40,11 +40,11 @@ def part(look: Look) -> Data:
     }
 
 
-def frame(look: Look) -> Data:
+def frame(request: PageRequest) -> Data:
     """Return the query."""
-    given = {name: look.asked(name) for name in FILTERS}
+    given = {name: request.asked(name) for name in FILTERS}
     given["level"] = given["level"] or "info"
-    return {"asked": given, "levels": logs.LEVELS, "crawls": look.figures.crawls()}
+    return {"asked": given, "levels": logs.LEVELS, "crawls": request.figures.crawls()}
 
 
 def _fields(given: dict[str, Any]) -> list[tuple[str, str]]:

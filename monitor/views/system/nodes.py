@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from greencrawl.broker.service.members import NodeStays, UnknownNode
 from greencrawl.broker.service.shared.crawl_actions import Missing
-from greencrawl.monitor.look import Action, Data, Form, Look, Redirect, View, whole
+from greencrawl.monitor.page_request import Action, Data, Form, PageRequest, Redirect, View, whole
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import (
     ALL,
@@ -19,16 +19,16 @@ from greencrawl.schema.records import (
     FailureKind,
     MemberState,
     NodeOptions,
+    NodeOrders,
     OptionName,
-    Ordered,
 )
 from greencrawl.store.base import NEVER
 
 BY = "monitor"
 GONE = 20
-"""Most members that have left or are lost, the latest."""
+"""At most this many members that have left or are lost are shown, the latest."""
 LOGGED = 50
-"""Most orders on a page of the log."""
+"""A page of the log has at most this many orders."""
 NAMES: tuple[OptionName, ...] = get_args(OptionName)
 _KINDS = frozenset(FailureKind)
 
@@ -53,7 +53,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
     @property
     def said(self) -> list[tuple[str, str]]:
-        """Return its orders."""
+        """Return the node's orders."""
         return _said(self.ordered)
 
     @property
@@ -71,9 +71,9 @@ class Field(Struct, frozen=True, kw_only=True):
     value: str
 
 
-def nodes(look: Look) -> Data:
+def nodes(request: PageRequest) -> Data:
     """Return all nodes, those that are gone, and the orders for all."""
-    found = look.service.members.list(gone=True)
+    found = request.service.members.list(gone=True)
     there = [one for one in found if not one.left_ms]
     gone = sorted((one for one in found if one.left_ms), key=lambda one: -one.left_ms)
     names = dict.fromkeys((one.node, one.kind) for one in sorted(there, key=lambda one: one.id))
@@ -82,21 +82,21 @@ def nodes(look: Look) -> Data:
             name=name,
             kind=kind,
             members=tuple(one for one in there if (one.node, one.kind) == (name, kind)),
-            ordered=_ordered(look, name).options,
+            ordered=_ordered(request, name).options,
         )
         for name, kind in names
     ]
     unheard = bool(rows) and not any(row.here for row in rows)
     return {
-        "nodes": rows, "gone": gone[:GONE], "all": _said(_ordered(look, ALL).options),
-        "redis_away": unheard and bool(look.service.frontier.nodes_away()),
+        "nodes": rows, "gone": gone[:GONE], "all": _said(_ordered(request, ALL).options),
+        "redis_away": unheard and bool(request.service.frontier.nodes_away()),
     }  # fmt: skip
 
 
-def node(look: Look) -> Data:
+def node(request: PageRequest) -> Data:
     """Return one node's processes, and the options that each follows, with who set them."""
-    name = look.path["node"]
-    members = [one for one in look.service.members.list(gone=True) if one.node == name]
+    name = request.path["node"]
+    members = [one for one in request.service.members.list(gone=True) if one.node == name]
     if name != ALL and not members:
         raise Missing(f"no node is called {name[:100]!r}")
     there = [one for one in members if not one.left_ms]
@@ -104,11 +104,11 @@ def node(look: Look) -> Data:
     return {"name": name, "members": members, "said": _text, "failures": _failures}
 
 
-def form(look: Look) -> Data:
+def form(request: PageRequest) -> Data:
     """Return a form with its orders: the options that its kind follows. Raises Missing."""
-    name = look.path["node"]
-    ordered = _ordered(look, name)
-    followed = _followed(look, name)
+    name = request.path["node"]
+    ordered = _ordered(request, name)
+    followed = _followed(request, name)
     fields = [
         Field(
             name=one.name,
@@ -119,39 +119,39 @@ def form(look: Look) -> Data:
         for one in msgspec.structs.fields(NodeOptions)
         if one.name in followed or getattr(ordered.options, one.name) is not None
     ]
-    here = any(one.node == name and not one.left_ms for one in look.service.store.members())
+    here = any(one.node == name and not one.left_ms for one in request.service.store.members())
     return {
         "name": name, "fields": fields, "revision": ordered.revision, "all": ALL,
         "gone": name != ALL and not here,
     }  # fmt: skip
 
 
-def order(look: Look, form: Form) -> Redirect:
+def order(request: PageRequest, form: Form) -> Redirect:
     """Order the options in a form; empty ones are taken back."""
-    name = look.path["node"]
+    name = request.path["node"]
     given = {one: form.text(f"o.{one}") for one in NAMES if f"o.{one}" in form}
     options = msgspec.convert({k: v for k, v in given.items() if v}, NodeOptions, strict=False)
-    before = _ordered(look, name).options
+    before = _ordered(request, name).options
     unset = tuple(
         one for one, said in given.items() if not said and getattr(before, one) is not None
     )
     revision = form.number("revision")
     try:
-        done = look.service.members.order(name, options, unset, by_whom=BY, revision=revision)
+        done = request.service.members.order(name, options, unset, by_whom=BY, revision=revision)
     except UnknownNode as error:
         raise Missing(str(error)) from error
     if done is None:
-        raise InvalidConfig([("revision", look.words("node.changed_meanwhile"))])
+        raise InvalidConfig([("revision", request.words("node.changed_meanwhile"))])
     back = f"/monitor/nodes/{quote(name, safe='')}" if form.text("stay") else "/monitor/nodes"
     return Redirect(back, "ordered")
 
 
-def forget(look: Look, form: Form) -> Redirect:
+def forget(request: PageRequest, form: Form) -> Redirect:
     """Forget a node that is gone for good. Raises Missing, and InvalidConfig if it is here
     again."""
-    name = look.path["node"]
+    name = request.path["node"]
     try:
-        look.service.members.forget(name, BY)
+        request.service.members.forget(name, BY)
     except UnknownNode as error:
         raise Missing(str(error)) from error
     except NodeStays as error:
@@ -159,10 +159,10 @@ def forget(look: Look, form: Form) -> Redirect:
     return Redirect("/monitor/nodes", "forgotten")
 
 
-def orders(look: Look) -> Data:
+def orders(request: PageRequest) -> Data:
     """Return who ordered what, and who changed options of crawls, the latest first."""
-    before = whole(look.asked("before"))
-    rows = look.service.members.log(LOGGED, before=NEVER if before is None else before)
+    before = whole(request.asked("before"))
+    rows = request.service.members.log(LOGGED, before=NEVER if before is None else before)
     full = len(rows) == LOGGED
     return {
         "rows": [(one, _changes(one.changed)) for one in rows],
@@ -172,23 +172,23 @@ def orders(look: Look) -> Data:
     }
 
 
-def _ordered(look: Look, name: str) -> Ordered:
-    known = look.service.members.refresh().nodes
-    return next((one for one in known if one.member == name), Ordered(member=name))
+def _ordered(request: PageRequest, name: str) -> NodeOrders:
+    known = request.service.members.refresh().nodes
+    return next((one for one in known if one.member == name), NodeOrders(member=name))
 
 
-def _followed(look: Look, name: str) -> set[OptionName]:
+def _followed(request: PageRequest, name: str) -> set[OptionName]:
     """Return the options that a node follows, or any node. Raises Missing."""
     if name == ALL:
         return set(NAMES)
-    kinds = {one.kind for one in look.service.store.members() if one.node == name}
+    kinds = {one.kind for one in request.service.store.members() if one.node == name}
     if not kinds:
         raise Missing(f"no node is called {name[:100]!r}")
     return {one for kind in kinds for one in FOLLOWED[kind]}
 
 
 def _failures(facts: Facts) -> dict[str, int]:
-    """Return failures by kind; workers count what they park as well, which is none."""
+    """Return failures by kind. Workers also count parked URLs there; these are no failures."""
     return {kind: n for kind, n in facts.failures.items() if kind in _KINDS}
 
 

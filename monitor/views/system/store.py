@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greencrawl.monitor.look import Data, Look, View, whole
+from greencrawl.monitor.page_request import Data, PageRequest, View, whole
 from greencrawl.schema.errors import Unavailable
 
 SIZE_SECONDS = 60.0
@@ -12,30 +12,30 @@ BATCHES = 100
 LAG_SECONDS = 10.0
 
 
-def part(look: Look) -> Data:
+def part(request: PageRequest) -> Data:
     """Return a store's description of itself."""
-    store = look.service.store
+    store = request.service.store
     pending = store.pending_seeds(BATCHES)
     mysql = type(store).__module__.startswith("greencrawl.store.mysql")
-    ring = look.service.ring()
+    ring = request.service.ring()
     return {
         "mysql": mysql,
         "ring": ring,
-        "lags": _lags(look) if mysql and ring is None else {},
-        "bytes": _size(look),
+        "lags": _lags(request) if mysql and ring is None else {},
+        "bytes": _size(request),
         "pending": len(pending),
         "more_pending": len(pending) == BATCHES,
-        "purges": look.service.purges(),
-        **_counts(look),
+        "purges": request.service.purges(),
+        **_counts(request),
     }
 
 
-def _counts(look: Look) -> Data:
+def _counts(request: PageRequest) -> Data:
     """Return a page of crawls with their sums; a crawl that is still being counted has none."""
-    before = whole(look.asked("before"))
-    crawls = [one for one in look.figures.crawls() if before is None or one.id < before]
+    before = whole(request.asked("before"))
+    crawls = [one for one in request.figures.crawls() if before is None or one.id < before]
     shown = crawls[: -SHOWN - 1 : -1]
-    sums = look.figures.counting.of([one.id for one in shown])
+    sums = request.figures.counting.of([one.id for one in shown])
     return {
         "counts": [(one, sums.get(one.id), one.id not in sums) for one in shown],
         "next": f"?before={shown[-1].id}" if len(crawls) > SHOWN else "",
@@ -43,18 +43,18 @@ def _counts(look: Look) -> Data:
     }
 
 
-def _size(look: Look) -> int | None:
+def _size(request: PageRequest) -> int | None:
     """Return the size of its files or tables; None if it is not known now."""
     try:
-        return look.shared.get("size", look.service.store.size, SIZE_SECONDS)
+        return request.shared.get("size", request.service.store.size, SIZE_SECONDS)
     except Unavailable:
         return None
 
 
-def _lags(look: Look) -> dict[str, float | None]:
+def _lags(request: PageRequest) -> dict[str, float | None]:
     """Return the lags of replicas whose masters are no ring; each has to be asked."""
     try:
-        return look.shared.get("lags", look.service.store.lags, LAG_SECONDS)
+        return request.shared.get("lags", request.service.store.lags, LAG_SECONDS)
     except Unavailable:
         return {}
 

@@ -192,7 +192,7 @@ class Admin:
         )  # fmt: skip
 
     def expel(self) -> None:
-        """Take away its vote, or its copy of another's."""
+        """Take away the server's vote, or its copy of another's."""
         self.execute(f"DELETE FROM {self._table('votes')}")
 
     def vote(self) -> Vote:
@@ -305,7 +305,7 @@ class Admin:
         return gtid.parse(self.slave().get("Gtid_IO_Pos", ""))
 
     def applied(self) -> dict[int, int]:
-        """Return what it has applied or written itself: domain → sequence number."""
+        """Return what the server has applied or written itself: domain → sequence number."""
         return gtid.later(*map(gtid.parse, self.variables(*_POSITIONS).values()))
 
     def written(self) -> dict[int, int]:
@@ -330,7 +330,7 @@ class Admin:
         self.start_following(until)
 
     def start_following(self, until: str = "") -> None:
-        """Continue where it stopped."""
+        """Continue where the server stopped."""
         if self.slave().get("Slave_SQL_Running") != "Yes":
             self.set_global(slave_parallel_threads=APPLIERS, slave_net_timeout=SILENT_SECONDS)
         self.execute(

@@ -42,14 +42,14 @@ class Following(Struct, frozen=True, kw_only=True):
     """Seconds, None while not connected."""
     error: str = ""
     until: bool = False
-    """Whether it stops at a given position."""
+    """Whether the server stops at a given position."""
     lacking: bool = False
     """Whether the leader's log lacks the next transaction for this server."""
     fetched: dict[int, int] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
-        """Return whether it is connected to its leader, and applies what it fetches."""
+        """Return whether the server is connected to its leader, and applies what it fetches."""
         return self.fetching and self.applying
 
 
@@ -94,7 +94,7 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @property
     def up(self) -> bool:
-        """Return whether it could be asked."""
+        """Return whether the server could be asked."""
         return not self.error
 
     @property

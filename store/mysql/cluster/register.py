@@ -62,7 +62,7 @@ class Voter(Protocol):
     server: Server
 
     def vote(self) -> Vote:
-        """Return what it keeps now."""
+        """Return what the server keeps now."""
 
     def promise(self, ballot: int) -> Vote | None:
         """Promise to accept nothing below ``ballot``; return what it had, or None if it is too
@@ -85,8 +85,8 @@ class Register:
         *,
         together: Callable[[Sequence[Callable[[], object]]], list[object]],
     ) -> None:
-        """Build it; ``together`` runs calls at the same time, and an exception comes back as a
-        value."""
+        """Build the object; ``together`` runs calls at the same time, and an exception comes back
+        as a value."""
         self._voters = list(voters)
         self._together = together
 

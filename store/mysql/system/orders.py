@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from greencrawl.schema import wire
-from greencrawl.schema.records import NodeOptions, OptionName, OrderChange, Ordered, Orders
+from greencrawl.schema.records import NodeOptions, NodeOrders, OptionName, OrderChange, Orders
 from greencrawl.store import rows as common
 from greencrawl.store.base import NEVER
 from greencrawl.store.mysql.connection import Db
@@ -25,12 +25,12 @@ def put(
     at_ms: int,
     *,
     revision: int | None = None,
-) -> Ordered | None:
+) -> NodeOrders | None:
     """See ``Store.put_orders``."""
     number = _number(db)  # any transaction that changes something locks this row first
     db.execute(f"{_READ} WHERE member = %s FOR UPDATE", (member.encode(),))
     row = db.fetchone()
-    known = _ordered(row) if row else Ordered(member=member)
+    known = _ordered(row) if row else NodeOrders(member=member)
     if revision not in (None, known.revision):
         return None
     wanted = options.over(known.options.without(unset))
@@ -42,12 +42,12 @@ def put(
         "VALUES (%s, %s, %s, %s, %s)",
         (member.encode(), number, wire.to_json(wanted), common.clean(by_whom).encode(), at_ms),
     )
-    return Ordered(
+    return NodeOrders(
         member=member, revision=number, options=wanted, by_whom=common.clean(by_whom), at_ms=at_ms
     )
 
 
-def forget(db: Db, node: str, by_whom: str, at_ms: int) -> Ordered | None:
+def forget(db: Db, node: str, by_whom: str, at_ms: int) -> NodeOrders | None:
     """See ``Store.forget_node``."""
     key = node.encode()
     number = _number(db)
@@ -58,14 +58,14 @@ def forget(db: Db, node: str, by_whom: str, at_ms: int) -> Ordered | None:
     if not (left or row) or any(at == 0 for (at,) in left):
         return None
     db.execute("DELETE FROM members WHERE node = %s AND left_ms > 0", (key,))
-    known = _ordered(row) if row else Ordered(member=node)
+    known = _ordered(row) if row else NodeOrders(member=node)
     db.execute("SELECT 1 FROM members WHERE node = %s LIMIT 1 FOR UPDATE", (key,))
     back = db.fetchone()
     kept = known.options if back else NodeOptions()
     _log(db, number, node, "", forgotten(known, kept), by_whom, at_ms)
     if not back:
         db.execute("DELETE FROM orders WHERE member = %s", (key,))
-    return Ordered(
+    return NodeOrders(
         member=node, revision=number, options=kept, by_whom=common.clean(by_whom), at_ms=at_ms
     )
 
@@ -148,9 +148,9 @@ def drop_log(db: Db, before_ms: int) -> int:
     return db.execute(sql, (before_ms, revision(db)))
 
 
-def _ordered(row: Row) -> Ordered:
+def _ordered(row: Row) -> NodeOrders:
     member, number, options, by_whom, at_ms = row
-    return Ordered(
+    return NodeOrders(
         member=member.decode(), revision=number, options=wire.from_json(options, NodeOptions),
         by_whom=by_whom.decode(), at_ms=at_ms,
     )  # fmt: skip

@@ -72,7 +72,7 @@ def count_time(db: Db, crawl: int, now_ms: int, most_ms: int) -> int:
 
 
 def purge_size(db: Db, purge: Purge) -> int:
-    """Rows of a crawl that are to go, or of a host's overflow."""
+    """Return how many rows are to be deleted: of a crawl, or of a host's overflow."""
     if purge.host:
         return purges.waiting(db, purge)
     total = 0

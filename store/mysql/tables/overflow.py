@@ -145,7 +145,7 @@ def begun(
 
 
 def taken(db: Db, items: Sequence[Overflow], node: str, epoch: int) -> None:
-    """Note that the node has these in memory under ``epoch``; delete those that were fetched.
+    """Note that the node has ``items`` in memory under ``epoch``; delete those that were fetched.
 
     Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
     or final state of a deleted row gets a new stamp. A node that comes back in an older state waits

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from greencrawl.schema import wire
-from greencrawl.schema.records import NodeOptions, OptionName, OrderChange, Ordered, Orders
+from greencrawl.schema.records import NodeOptions, NodeOrders, OptionName, OrderChange, Orders
 from greencrawl.store import rows
 from greencrawl.store.base import NEVER
 from greencrawl.store.orders import changes, forgotten
@@ -25,10 +25,10 @@ def put(
     at_ms: int,
     *,
     revision: int | None = None,
-) -> Ordered | None:
+) -> NodeOrders | None:
     """See ``Store.put_orders``."""
     row = db.execute(f"{_READ} WHERE member = ?", (member,)).fetchone()
-    known = _ordered(row) if row else Ordered(member=member)
+    known = _ordered(row) if row else NodeOrders(member=member)
     if revision not in (None, known.revision):
         return None
     wanted = options.over(known.options.without(unset))
@@ -41,25 +41,25 @@ def put(
         "VALUES (?, ?, ?, ?, ?)",
         (member, number, wire.to_json(wanted).decode(), rows.clean(by_whom), at_ms),
     )
-    return Ordered(
+    return NodeOrders(
         member=member, revision=number, options=wanted, by_whom=rows.clean(by_whom), at_ms=at_ms
     )
 
 
-def forget(db: sqlite3.Connection, node: str, by_whom: str, at_ms: int) -> Ordered | None:
+def forget(db: sqlite3.Connection, node: str, by_whom: str, at_ms: int) -> NodeOrders | None:
     """See ``Store.forget_node``."""
     left = db.execute("SELECT left_ms FROM members WHERE node = ?", (node,)).fetchall()
     row = db.execute(f"{_READ} WHERE member = ?", (node,)).fetchone()
     if not (left or row) or any(at == 0 for (at,) in left):
         return None
     db.execute("DELETE FROM members WHERE node = ? AND left_ms > 0", (node,))
-    known = _ordered(row) if row else Ordered(member=node)
+    known = _ordered(row) if row else NodeOrders(member=node)
     back = db.execute("SELECT 1 FROM members WHERE node = ? LIMIT 1", (node,)).fetchone()
     kept = known.options if back else NodeOptions()
     number = _log(db, node, "", forgotten(known, kept), by_whom, at_ms)
     if not back:
         db.execute("DELETE FROM orders WHERE member = ?", (node,))
-    return Ordered(
+    return NodeOrders(
         member=node, revision=number, options=kept, by_whom=rows.clean(by_whom), at_ms=at_ms
     )
 
@@ -134,9 +134,9 @@ def drop_log(db: sqlite3.Connection, before_ms: int) -> int:
     return db.execute(sql, (before_ms,)).rowcount
 
 
-def _ordered(row: Row) -> Ordered:
+def _ordered(row: Row) -> NodeOrders:
     member, number, options, by_whom, at_ms = row
-    return Ordered(
+    return NodeOrders(
         member=member, revision=number, options=wire.from_json(options, NodeOptions),
         by_whom=by_whom, at_ms=at_ms,
     )  # fmt: skip

@@ -57,7 +57,7 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
 
 
 def purge_size(db: sqlite3.Connection, purge: Purge) -> int:
-    """Rows of a crawl that are to go, or of a host's overflow."""
+    """Return how many rows are to be deleted: of a crawl, or of a host's overflow."""
     if purge.host:
         return purges.waiting(db, purge)
     sums = " + ".join(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.addresses import SHARE_SECONDS, Ask, Share
+from greencrawl.broker.frontier.addresses import SHARE_SECONDS, Share, ShareRequest
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.schema.errors import Unavailable
 from greencrawl.store import open_store
@@ -43,7 +43,7 @@ def ask(
     name: str = NAME,
     window: float = 1.0,
 ) -> Share:
-    wanted = Ask(name, window, cap, used, want, connections, used, want)
+    wanted = ShareRequest(name, window, cap, used, want, connections, used, want)
     (share,) = frontier.shares(holder, [wanted])
     assert share is not None
     return share
@@ -208,7 +208,7 @@ def test_open_connections_of_all_holders_never_exceed_the_cap(
     for _ in range(300):
         holder = draw.choice("abcd")
         busy = draw.randint(0, connected[holder])
-        wish = Ask(NAME, 1.0, 10, 0, 10, cap, busy, draw.randint(busy, cap) + 1)
+        wish = ShareRequest(NAME, 1.0, 10, 0, 10, cap, busy, draw.randint(busy, cap) + 1)
         (share,) = frontier.shares(holder, [wish])
         assert share is not None
         assert share.connections >= busy
@@ -239,7 +239,7 @@ def test_the_whole_cap_is_divided_evenly_even_among_late_holders(
     for step in range(40):
         for holder in "abcdefg"[: processes if step > 4 else 1]:
             busy = min(1, shares[holder].connections) if holder in shares else 0
-            wish = Ask(NAME, 1.0, 10, 0, 10, 10, busy, 10 - step % 2)
+            wish = ShareRequest(NAME, 1.0, 10, 0, 10, 10, busy, 10 - step % 2)
             (share,) = frontier.shares(holder, [wish])
             assert share is not None
             shares[holder] = share

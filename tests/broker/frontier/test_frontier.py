@@ -90,7 +90,7 @@ class Worker:
         return self.frontier.lease(request).sessions
 
     def reconcile(self, *holding: str, idle: tuple[str, ...] = ()) -> int:
-        """All earlier ones are dead."""
+        """Reconcile as a new process: all earlier incarnations are dead."""
         request = ReconcileRequest(
             worker=self.name,
             incarnation=self.incarnation,
@@ -548,8 +548,8 @@ def test_only_the_latest_incarnations_that_left_are_remembered(
 def test_a_late_leave_of_another_incarnation_releases_no_session(
     frontier: Frontier, store: Store
 ) -> None:
-    """It starts again when its first calls did not arrive. The owner of the name goes on
-    leasing."""
+    """The other incarnation starts again after its first calls did not arrive. The owner of the
+    name goes on leasing."""
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, [a for n in range(2) for a in urls(f"h{n}.example", 1)])
     worker = Worker(frontier, incarnation=1)

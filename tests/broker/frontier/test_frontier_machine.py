@@ -71,7 +71,7 @@ TASK_BYTES, HOST_BYTES = 24, 240
 
 
 def unpacked(packed: str) -> dict[str, Any]:
-    """A host's record, read as Latin-1."""
+    """Return a host's record, read as Latin-1."""
     record: dict[str, Any] = msgspec.msgpack.decode(packed.encode("latin-1"))
     return record
 
@@ -183,7 +183,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.ended.append(self.held.pop(token))
 
     def pick(self, data: st.DataObject) -> Held | None:
-        """A live session, or one that ended long ago, for which nothing may change."""
+        """Return a live session, or one that ended long ago, for which nothing may change."""
         candidates = [*self.held.values(), *self.ended[-2:]]
         return data.draw(st.sampled_from(candidates)) if candidates else None
 
@@ -221,7 +221,7 @@ class FrontierMachine(RuleBasedStateMachine):
         )
 
     def beyond(self) -> set[tuple[int, str]]:
-        """What waits in SQL's overflow."""
+        """Return what waits in SQL's overflow."""
         return {
             (crawl, row.item.url)
             for crawl in DELAYS
@@ -525,7 +525,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(worker=st.sampled_from("vw"))
     def late_lease_opens_nothing(self, worker: str) -> None:
-        """A lease that a reconcile overtook on the way."""
+        """A lease opens nothing if a reconcile overtook it on the way."""
         if not self.incarnation[worker]:
             return
         tokens = [[c, 2, secrets.token_hex(8), secrets.token_hex(8)] for c in (1, 2)]
@@ -642,7 +642,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(taken_over=st.booleans())
     def share(self, taken_over: bool) -> None:
-        """A round of the broker that distributes quotas."""
+        """The broker that distributes quotas makes a pass."""
         self.epoch += taken_over
         quotas = self.frontier._quotas
         quotas.share(self.store.crawl(LIMITED), Duty(names.QUOTAS, self.epoch))
@@ -650,10 +650,10 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(by=st.sampled_from([-3, 5]), taken_over=st.booleans(), reads=st.booleans())
     def gift_comes_late(self, by: int, taken_over: bool, reads: bool) -> None:
-        """A call of an earlier round, or of an earlier holder, which is late; the next round has
-        read the result.
+        """A call of an earlier pass, or of an earlier holder, comes late; the next pass has read
+        the result.
 
-        ``reads``: that round is late as a whole, and first reads under its number.
+        ``reads``: the earlier pass is late as a whole, and first reads under its number.
         """
         quotas = self.frontier._quotas
         self.epoch += taken_over

@@ -21,7 +21,8 @@ def urls(*names: str) -> list[Admission]:
 
 
 class Frontier:
-    """Rounds in their order; each waits for ``gate`` and fails with ``error``."""
+    """A frontier that notes its passes in order; each waits for ``gate``, and fails with ``error``
+    if that is set."""
 
     def __init__(self) -> None:
         self.passes: list[tuple[int, list[str]]] = []

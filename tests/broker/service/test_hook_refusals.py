@@ -27,7 +27,7 @@ from greencrawl.worker.crawls import TRY_AGAIN_SECONDS, Crawls, Refused
 
 
 class Hands:
-    """A clock that the test sets."""
+    """A clock that the test sets by hand."""
 
     now = 0.0
 

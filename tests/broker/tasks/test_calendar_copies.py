@@ -42,7 +42,7 @@ URLS = [f"http://a.example/{n}" for n in range(12)]
 
 @pytest.fixture
 def always_saved(tmp_path: Path) -> Iterator[RedisServer]:
-    """A copy of its disk has everything that was answered before."""
+    """Each copy of a node's disk has everything that was answered before the copy."""
     running = RedisServer(tmp_path / "redis", None, "--appendfsync", "always").start()
     yield running
     running.stop()

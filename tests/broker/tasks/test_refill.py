@@ -1,4 +1,4 @@
-"""The hosts to which a round of refilling brings tasks back."""
+"""The hosts to which a pass of refilling brings tasks back."""
 
 from __future__ import annotations
 

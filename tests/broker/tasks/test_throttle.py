@@ -37,7 +37,7 @@ def test_each_step_of_long_work_is_followed_by_a_rest_of_its_length_up_to_a_seco
     monkeypatch.setattr(throttle, "gevent", SimpleNamespace(sleep=sleep))  # here alone
     for name in rested(steps(), lambda: now[0]):
         course.append(name)
-        now[0] += 10.0  # what the caller does with it is no step
+        now[0] += 10.0  # the work of the caller is no step
     assert course == ["a", 0.25, "b", 0.0, "c", throttle.MOST_SECONDS]
 
 

@@ -14,7 +14,7 @@ from greencrawl.broker.api.messages import MembersReply
 from greencrawl.cli import connecting
 from greencrawl.cli.admin.nodes import _line, drain, join_line, nodes
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
-from greencrawl.schema.records import Facts, MemberState, Ordered
+from greencrawl.schema.records import Facts, MemberState, NodeOrders
 from greencrawl.schema.settings import load
 from greencrawl.schema.wire import to_json
 
@@ -82,7 +82,7 @@ def _redis_is_away(environ: dict[str, Any], start: Callable[..., Any]) -> Iterab
     answers = {
         "/healthz": b'{"status": "ok"}',
         "/v1/members": to_json(MembersReply((silent,))),
-        "/v1/orders": to_json(Ordered(member="w")),
+        "/v1/orders": to_json(NodeOrders(member="w")),
     }
     environ["wsgi.input"].read()
     body = answers.get(environ["PATH_INFO"])

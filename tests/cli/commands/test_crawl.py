@@ -99,7 +99,7 @@ class Command:
         return end(self.start(*arguments, **settings), text)
 
     def here(self, *arguments: str, text: str = "") -> tuple[int, str, str]:
-        """The same in this process, for commands that start none: much faster."""
+        """Run a command that starts no process in this process, which is much faster."""
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr(sys, "stdin", io.StringIO(text))

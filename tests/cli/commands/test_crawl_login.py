@@ -23,7 +23,7 @@ def site() -> Iterator[LoginSite]:
 
 
 def described(folder: Path, site: LoginSite) -> str:
-    """A file that describes the crawl."""
+    """Return a file that describes the crawl."""
     file = folder / "shop.toml"
     file.write_text(
         f"""seeds = ["{site.url("/in/a")}", "{site.url("/in/b")}"]

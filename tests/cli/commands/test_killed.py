@@ -1,4 +1,4 @@
-"""A command that was killed with -9, and the same command again, when its broker is an orphan.
+"""A command is killed with -9, and started again while its broker has no parent.
 
 Redis is bundled with the broker, and blocks while it reads a file that is a pipe.
 """

@@ -37,7 +37,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def fill(folder: Path) -> None:
-    """One crawl, with a page on which the hook failed."""
+    """Store one crawl, with a page on which the hook failed."""
     store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
     store.create_frontier(
         FrontierIdentity(

@@ -35,7 +35,7 @@ WANTED = CreateCrawl(name="x", seeds=("https://example.org/",))
 
 
 def broker(*looks: dict[str, Any]) -> BrokerClient:
-    """A broker that returns ``looks`` as its counters, one after the other."""
+    """Return a broker that returns ``looks`` as its counters, one after the other."""
     rest: Iterable[dict[str, Any]] = iter(looks)
 
     def stats(name: str) -> Stats:

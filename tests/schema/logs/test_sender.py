@@ -22,7 +22,7 @@ from greencrawl.logger.intake import Intake
 from greencrawl.schema import log
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.logs import sender as module
-from greencrawl.schema.logs.known_loggers import FORGET_SECONDS, Known
+from greencrawl.schema.logs.known_loggers import FORGET_SECONDS, KnownLoggers
 from greencrawl.schema.logs.logger_choice import ranked
 from greencrawl.schema.logs.records import LogLine, LogsQuery, LogsReply
 from greencrawl.schema.logs.sender import Sender
@@ -250,7 +250,7 @@ def test_a_line_that_two_loggers_have_is_shown_once(tmp_path: Path) -> None:
 
 
 def once(items: list[dict[str, Any]]) -> Counter[int]:
-    """The same of an answer of another process."""
+    """Check an answer of another process: each line is there once."""
     return Counter(one["said"]["number"] for one in items if "number" in one["said"])
 
 
@@ -289,13 +289,13 @@ def test_a_sender_keeps_no_lines_until_a_logger_is_known(tmp_path: Path) -> None
 def test_a_node_keeps_lines_until_no_logger_was_named_for_a_day(
     tmp_path: Path,
 ) -> None:
-    known = Known(tmp_path)
+    known = KnownLoggers(tmp_path)
     assert known.tell((NOBODY,))
-    again = Known(tmp_path)
+    again = KnownLoggers(tmp_path)
     assert again.loggers == (NOBODY,)
     assert again.tell(())
     (tmp_path / "w-0@1").mkdir()
-    late = Known(tmp_path, -1.0)
+    late = KnownLoggers(tmp_path, -1.0)
     assert late.loggers == ()
     assert not tmp_path.exists()
     assert not late.tell(())

@@ -99,7 +99,7 @@ def test_a_process_takes_the_lines_of_a_dead_process_and_not_those_of_a_living_o
     found = drained(left)
     assert found[-1] == 10 * A_FILE + 1
     assert len(found) + left.dropped == 10 * A_FILE + 1
-    left.told()
+    left.reset_dropped()
     left.close()
     assert [path.name for path in tmp_path.iterdir()] == ["w-1@8"]
     assert drained(living) == [1]

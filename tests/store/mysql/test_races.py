@@ -44,7 +44,7 @@ def open_store(topology: Topology) -> Iterator[Opener]:
 
 
 def stopped(work: Callable[..., Any], *values: Any) -> gevent.Greenlet[..., Any]:
-    """``work`` under way, as far as a lock lets it come."""
+    """Run ``work`` in the background until a lock stops it."""
     job = gevent.spawn(work, *values)
     gevent.sleep(0.2)
     assert not job.ready(), "it waits"

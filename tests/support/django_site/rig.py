@@ -21,7 +21,7 @@ USERNAME = "crawler"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoggedRequest:
     """One line of the access log.
 
     ``time`` is when the request came, in seconds since 1970; ``seconds`` is how long it took.
@@ -132,18 +132,18 @@ class DjangoSite:
 
     # -- what it saw
 
-    def log(self) -> list[Asked]:
+    def log(self) -> list[LoggedRequest]:
         """Return all requests so far, in order of their answers."""
         path = self.folder / "access.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [Asked(**json.loads(line)) for line in lines]
+        return [LoggedRequest(**json.loads(line)) for line in lines]
 
-    def logins(self) -> list[Asked]:
+    def logins(self) -> list[LoggedRequest]:
         """Return the requests that sent a name and password by any form, right or wrong."""
         paths = ("/admin/login/", "/members/login", "/accounts/login/")
         return [one for one in self.log() if one.method == "POST" and one.path.startswith(paths)]
 
-    def tokens(self, grant: str = "") -> list[Asked]:
+    def tokens(self, grant: str = "") -> list[LoggedRequest]:
         """Return the requests for a token, of one grant type or of any."""
         return [one for one in self.log() if one.grant and grant in ("", one.grant)]
 

@@ -69,7 +69,7 @@ def world(tmp_path: Path) -> Own:
     return Own(tmp_path)
 
 
-# -- what it says
+# -- what a kernel returns
 
 
 def test_the_reading_of_a_kernel_is_stored_and_its_links_meet_the_crawls_rules(world: Own) -> None:
@@ -139,7 +139,7 @@ def test_a_requisite_is_not_read_by_a_kernel(world: Own) -> None:
     assert (world.page.title, world.page.body) == ("", b"T")
 
 
-# -- what it does to itself
+# -- kernels that harm their process
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_the_crash_record_names_the_page_while_a_kernel_reads_it(
     assert [type(one) for one in marked] == [Suspect]
 
 
-# -- what it asks for
+# -- requests of a kernel
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_a_suspect_of_a_kernel_is_fetched_and_read_in_quarantine(world: Own) -> 
     assert world.quarantine.read_ == ["http://h/own/joined"] * 2
 
 
-# -- which are none
+# -- classes that are no kernels
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from greencrawl.worker.orders.following import (
     WAIT_SECONDS,
     Follower,
 )
-from greencrawl.worker.orders.kept import Kept, OrdersFile
+from greencrawl.worker.orders.kept import KeptOrders, OrdersFile
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_server import RedisServer
 
@@ -32,7 +32,8 @@ HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=7)
 
 
 class Broker:
-    """It gives the answers that a test puts in, one after the other; it raises exceptions."""
+    """A broker that returns the answers of a test one after the other, and raises those that are
+    exceptions."""
 
     def __init__(self) -> None:
         self.asked: list[MemberRequest] = []
@@ -127,7 +128,7 @@ def test_an_order_is_applied_and_written_down_once(rig: Rig) -> None:
     options = NodeOptions(greenlets=5, processes=3)
     following = rig.answer(MemberReply(revision=4, options=options, next=5, log_to=("a",)))
     assert rig.process.kept == [NodeOptions(), options]
-    assert rig.file.read() == Kept(4, options)
+    assert rig.file.read() == KeptOrders(4, options)
     assert (following.revision, following.crawls) == (4, 5)
     assert following.wait > 0
     assert rig.process.loggers == ("a",)
@@ -168,7 +169,7 @@ def test_orders_of_a_store_that_was_put_back_to_an_older_copy_are_followed(rig: 
     rig.answer(MemberReply(revision=9, options=NodeOptions(drain=True), next=10))
     rig.answer(MemberReply(revision=2, options=NodeOptions(), next=3))
     assert rig.process.kept[-1] == NodeOptions()
-    assert rig.file.read() == Kept(2)
+    assert rig.file.read() == KeptOrders(2)
 
 
 def test_changes_of_crawls_are_asked_for_until_they_could_be_read(rig: Rig) -> None:

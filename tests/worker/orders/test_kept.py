@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from greencrawl.schema.records import NodeOptions
-from greencrawl.worker.orders.kept import Kept, OrdersFile
+from greencrawl.worker.orders.kept import KeptOrders, OrdersFile
 
-ORDERS = Kept(3, NodeOptions(processes=4, drain=False))
+ORDERS = KeptOrders(3, NodeOptions(processes=4, drain=False))
 
 
 def test_orders_that_one_process_writes_are_read_by_others(tmp_path: Path) -> None:
     path = tmp_path / "w.orders"
     one, other = OrdersFile(path), OrdersFile(path)
-    assert other.read() == Kept()
+    assert other.read() == KeptOrders()
     one.write(ORDERS)
     assert other.read() == ORDERS
-    one.write(Kept(4))
-    assert other.read() == Kept(4)
+    one.write(KeptOrders(4))
+    assert other.read() == KeptOrders(4)
     path.unlink()
-    assert other.read() == Kept(), "an operator has thrown it away"
+    assert other.read() == KeptOrders(), "an operator has thrown it away"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -34,7 +34,7 @@ def test_a_damaged_file_of_orders_leaves_known_orders_in_force_and_is_written_an
     file.write(ORDERS)
     path.write_bytes(content)
     assert file.read() == ORDERS
-    assert OrdersFile(path).read() == Kept()
+    assert OrdersFile(path).read() == KeptOrders()
     file.write(ORDERS)
     assert OrdersFile(path).read() == ORDERS
 

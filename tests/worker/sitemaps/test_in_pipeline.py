@@ -62,7 +62,8 @@ def links(world: World) -> list[Admission]:
     return page.links
 
 
-# --- who brings them --------------------------------------------------------------------------
+# --- which pages bring sitemaps
+# --------------------------------------------------------------------------
 
 
 def test_the_first_page_of_an_origin_brings_the_sitemaps_that_robots_txt_names(
@@ -137,7 +138,7 @@ def test_sitemaps_come_again_with_the_page_that_brought_them_first() -> None:
     assert origins.links(crawl, Task(3, "http://h/"), lambda _: ("http://h/s.xml",)) == first
 
 
-# --- what they lead to ------------------------------------------------------------------------
+# --- where sitemaps lead ------------------------------------------------------------------------
 
 
 def test_urls_of_a_sitemap_have_its_depth_and_meet_the_scope_of_the_crawl(
@@ -244,7 +245,8 @@ def test_robots_txt_holds_for_sitemaps(world: World) -> None:
     assert [final.state for final in world.result.finals] == ["excluded"]
 
 
-# --- what becomes of them ---------------------------------------------------------------------
+# --- how tasks of sitemaps end
+# ---------------------------------------------------------------------
 
 
 def test_a_guessed_sitemap_that_does_not_exist_leaves_no_row(world: World) -> None:

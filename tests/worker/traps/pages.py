@@ -15,7 +15,7 @@ ORIGIN = "https://site.example"
 
 @dataclass
 class Answer:
-    """A page; ``kind`` tells the count what it is: "trap…", or something wanted."""
+    """A page; requests are counted by ``kind``: "trap…", or a kind of wanted page."""
 
     kind: str
     blocks: list[str]
@@ -28,7 +28,7 @@ class Answer:
 
 
 Site = Callable[[str, dict[str, str]], Answer | None]
-"""It makes a page from a path and the parameters of a query; None means 404."""
+"""A function that makes a page from a path and the parameters of a query; None means 404."""
 
 
 _SYLLABLES = [a + b for a in "bcdfghklmnprstvwz" for b in ("a", "e", "i", "o", "u", "an", "er")]
@@ -79,7 +79,7 @@ def page(
 
 
 def good(articles: int = 300, language: str = "en", links: tuple[str, ...] = ()) -> Site:
-    """A site of sections with paged lists of articles; its home also links to ``links``."""
+    """Return a site of sections with paged lists of articles; its home also links to ``links``."""
     sections = 6
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -194,7 +194,7 @@ def facets(path: str, query: dict[str, str]) -> Answer | None:
 
 
 def six_traps(articles: int = 300, language: str = "en") -> Site:
-    """The good site, with all of these traps beside it."""
+    """Return the good site, with all of these traps beside it."""
     begins = (
         "/calendar/2026/11/", "/events", "/browse/", "/member/1?sid=0123456789abcdef", "/old/",
         "/item/1", "/finder",
@@ -215,7 +215,7 @@ def six_traps(articles: int = 300, language: str = "en") -> Site:
 
 
 def wiki(content: int = 60, private: int = 30, marked: bool = True) -> Site:
-    """A wiki like MediaWiki, as a user sees it after logging in."""
+    """Return a wiki like MediaWiki, as a user sees it after logging in."""
     names = [f"Topic_{n}" for n in range(content)] + [f"Private:Note_{n}" for n in range(private)]
     generator = "MediaWiki 1.39.7" if marked else ""
 
@@ -281,7 +281,7 @@ def wiki(content: int = 60, private: int = 30, marked: bool = True) -> Site:
 
 
 def board(topics: int = 150) -> Site:
-    """A forum like phpBB, without its mark."""
+    """Return a forum like phpBB, without its mark."""
 
     def pages_of(topic: int) -> int:
         return 1 + topic % 4
@@ -359,7 +359,8 @@ def board(topics: int = 150) -> Site:
 
 
 def discussions(topics: int = 120) -> Site:
-    """A forum like Discourse, without its mark: each post has a URL that shows the whole topic."""
+    """Return a forum like Discourse, without its mark: each post has a URL that shows the whole
+    topic."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         parts = path.strip("/").split("/")
@@ -399,7 +400,8 @@ def discussions(topics: int = 120) -> Site:
 
 
 def shop(products: int = 200) -> Site:
-    """A shop: lists by category with filters and orders, and products with links to a cart."""
+    """Return a shop: lists by category with filters and orders, and products with links to a
+    cart."""
     colors, orders = ("red", "blue", "green", "white"), ("price-asc", "price-desc", "newest")
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -551,7 +553,7 @@ def catalogue(items: int = 800) -> Site:
 
 
 def forum(topics: int = 60, language: str = "en") -> Site:
-    """A forum with page numbers: each page links only to the next one."""
+    """Return a forum with page numbers: each page links only to the next one."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if path == "/":
@@ -583,7 +585,7 @@ def photos(count: int = 300) -> Site:
 
 
 def weather(days: int = 300) -> Site:
-    """A page of measurements for each day, with a link to the next day."""
+    """Return a page of measurements for each day, with a link to the next day."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         n = 0 if path == "/" else int(path.split("/")[2])
@@ -621,7 +623,7 @@ def screws(items: int = 400, figures: int = 3, listed: bool = False) -> Site:
 
 
 def days(number: int = 400, chain: bool = True) -> Site:
-    """The weather of each day in whole numbers.
+    """Return the weather of each day in whole numbers.
 
     Months link to days; in a ``chain``, the first day of each month links only to the next.
     """

@@ -52,24 +52,24 @@ def test_a_text_is_new_once_in_any_script(shown: Novelty, language: str) -> None
 
 
 def test_a_glance_checks_page_and_links_at_once_with_separate_hash_seeds(shown: Novelty) -> None:
-    samples, seeds = page(*prose(1)), (11, 12, 13)
+    samples, salts = page(*prose(1)), (11, 12, 13)
     links = [Admission(f"{URL}/{n}", 1, 1) for n in range(70)]
     asking = [*links[:29], Admission(f"{URL}?q", 1, 1)]
-    first = shown.glance(URL, samples, asking, seeds, 0)
+    first = shown.glance(URL, samples, asking, salts, 0)
     assert first == (Novelty(None, 1 << 14, 1 << 12).look(samples, 1), list(range(30)))
-    assert shown.glance(URL, page(*prose(2)), links, seeds, 0) is None, "nothing else is looked at"
+    assert shown.glance(URL, page(*prose(2)), links, salts, 0) is None, "nothing else is looked at"
     assert shown.look(page(*prose(2)), 12).share == 1.0
-    again = shown.glance(f"{URL}/other", samples, links, seeds, 0)
+    again = shown.glance(f"{URL}/other", samples, links, salts, 0)
     assert isinstance(again, tuple)
     assert (again[0].fresh, again[0].share, again[1]) == (0, 0.0, list(range(29, 70)))
-    assert shown.glance(f"{URL}/new", page(*prose(3)), asking, seeds, 0) is True, "nothing to ask"
-    assert [shown.met(URL, seed) for seed in seeds] == [True, False, False]
-    assert [shown.met(links[0].url, seed) for seed in seeds] == [False, False, True]
+    assert shown.glance(f"{URL}/new", page(*prose(3)), asking, salts, 0) is True, "nothing to ask"
+    assert [shown.met(URL, salt) for salt in salts] == [True, False, False]
+    assert [shown.met(links[0].url, salt) for salt in salts] == [False, False, True]
     assert shown.passed(f"{URL}/by", links, 11) is True
     assert shown.passed(f"{URL}/asks", asking, 11) is False
     assert shown.passed(f"{URL}/by", asking, 11) is None, "it was met"
     assert not shown.met(f"{URL}/by", 13)
-    empty = shown.glance(f"{URL}/empty", b"", [], seeds, 7)
+    empty = shown.glance(f"{URL}/empty", b"", [], salts, 7)
     assert empty == (Found(0, 0, 0), [])
 
 

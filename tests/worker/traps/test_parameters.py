@@ -20,12 +20,12 @@ class World:
     def __init__(self) -> None:
         self.novelty = Novelty(None, 1 << 12, 1 << 12)
         self.state = HostTraps(1, Shaper(2026), Yields())
-        self.novelty.fresh([f"{SHOP}{n}" for n in range(10)], self.state.seed + DONE)
+        self.novelty.fresh([f"{SHOP}{n}" for n in range(10)], self.state.salt + DONE)
 
     def fetch(self, path: str, seen: Evidence = SAME) -> None:
         url = SHOP + path
         learn(self.state, self.novelty, self.state.shaper.shape(url), url, seen)
-        self.novelty.fresh([url], self.state.seed + DONE)
+        self.novelty.fresh([url], self.state.salt + DONE)
 
     def plain(self, path: str) -> tuple[str, str]:
         url = SHOP + path

@@ -134,7 +134,7 @@ class FormKind:
             )
         new = {c.name for c in session.cookies if before.get((c.name, c.domain, c.path)) != c.value}
         token = {
-            # A site that keeps the session of the login page sets no new one.
+            # A site that keeps the cookie of the login page sets no new one.
             "login": sorted(new or {cookie.name for cookie in cookies}),
             "action": form.action,
             "username": form.username,
@@ -200,8 +200,7 @@ class FormKind:
         headers: Mapping[str, str],
         body: bytes,
     ) -> Fetched:
-        """Send a request and follow its redirects, as far as they are ours; return the last
-        answer."""
+        """Send a request and follow its redirects to trusted origins; return the last answer."""
         for _ in range(_REDIRECTS + 1):
             fetched = as_fetched(
                 session.request(

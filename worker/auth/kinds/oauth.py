@@ -1,7 +1,7 @@
 """Parts that both versions of OAuth share: a person's consent, token endpoints, and safe messages.
 
-Consent takes a browser. A kind's ``authorize`` makes an :class:`Asked`; the person opens its
-``url`` and agrees; the URL to which the browser is sent back goes into the kind's ``exchange``,
+Consent takes a browser. A kind's ``authorize`` makes a :class:`ConsentRequest`; the person opens
+its ``url`` and agrees; the URL to which the browser is sent back goes into the kind's ``exchange``,
 which returns a grant. ``greencrawl login`` leads a person through this.
 """
 
@@ -44,7 +44,7 @@ _READ = 65_536
 _TOKEN = re.compile(r"[\x21-\x7e]{1,8192}")
 
 
-class Asked(Struct, frozen=True):
+class ConsentRequest(Struct, frozen=True):
     """A request for a person's consent at ``url``. All except ``url`` is secret until the answer
     comes.
 
@@ -59,10 +59,10 @@ class Asked(Struct, frozen=True):
     secret: str
 
     def __repr__(self) -> str:
-        return "Asked(...)"
+        return "ConsentRequest(...)"
 
 
-def answered(answer: str) -> dict[str, str]:
+def consent_answer(answer: str) -> dict[str, str]:
     """Return the parameters with which the browser came back: of a URL, or of its query alone.
 
     Raises LoginRefused when they say that the person, or the provider, did not agree.

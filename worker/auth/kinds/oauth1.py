@@ -24,8 +24,8 @@ from greencrawl.schema.records.auth import OAuth1
 from greencrawl.schema.text.patterns import Pattern
 from greencrawl.worker.auth.base import Grant, LoginRefused, Verdict
 from greencrawl.worker.auth.kinds.oauth import (
-    Asked,
-    answered,
+    ConsentRequest,
+    consent_answer,
     endpoint,
     json_object,
     same,
@@ -69,7 +69,9 @@ class OAuth1Kind:
 
     # -- consent
 
-    def authorize(self, session: requests.Session, redirect_uri: str = OUT_OF_BAND) -> Asked:
+    def authorize(
+        self, session: requests.Session, redirect_uri: str = OUT_OF_BAND
+    ) -> ConsentRequest:
         """Get a request token, the first step. ``redirect_uri`` is the callback, or
         ``OUT_OF_BAND``.
 
@@ -85,25 +87,27 @@ class OAuth1Kind:
             )
         token = token_text(found.get("oauth_token"))
         secret = token_text(found.get("oauth_token_secret"))
-        return Asked(add_params_to_uri(url, [("oauth_token", token)]), redirect_uri, token, secret)
+        return ConsentRequest(
+            add_params_to_uri(url, [("oauth_token", token)]), redirect_uri, token, secret
+        )
 
-    def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant:
+    def exchange(self, session: requests.Session, request: ConsentRequest, answer: str) -> Grant:
         """Get the token, the last step.
 
         ``answer`` is the URL to which the browser was sent back, or with ``OUT_OF_BAND`` the code
         that the provider shows. Raises LoginRefused and LoginFailed.
         """
-        found = answered(answer)
-        if asked.redirect_uri == OUT_OF_BAND and not found:
+        found = consent_answer(answer)
+        if request.redirect_uri == OUT_OF_BAND and not found:
             code = "".join(answer.split())
-            found = {"oauth_token": asked.state}
+            found = {"oauth_token": request.state}
             found |= {"oauth_verifier": code} if _CODE.fullmatch(code) else {}
-        if not same(found.get("oauth_token", ""), asked.state):
+        if not same(found.get("oauth_token", ""), request.state):
             raise LoginRefused("the answer is not to this question: start again")
         verifier = found.get("oauth_verifier", "")
         if not verifier:
             raise LoginRefused("there is no oauth_verifier in the answer")
-        signature = self._signature(asked.state, asked.secret, verifier=verifier)
+        signature = self._signature(request.state, request.secret, verifier=verifier)
         found = self._leg(session, "access_token_url", signature)
         token = {key: token_text(found.get(key)) for key in _PAIR}
         if found.get("screen_name"):

@@ -25,8 +25,8 @@ from greencrawl.schema.records.auth import OAuth2
 from greencrawl.schema.text.patterns import Pattern
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
 from greencrawl.worker.auth.kinds.oauth import (
-    Asked,
-    answered,
+    ConsentRequest,
+    consent_answer,
     endpoint,
     json_object,
     same,
@@ -71,8 +71,8 @@ class OAuth2Kind:
 
     # -- consent
 
-    def authorize(self, _session: requests.Session, redirect_uri: str) -> Asked:
-        """Begin to ask a person for consent; see :class:`greencrawl.worker.auth.kinds.oauth.Asked`.
+    def authorize(self, _session: requests.Session, redirect_uri: str) -> ConsentRequest:
+        """Begin to ask a person for consent; see ``oauth.ConsentRequest``.
 
         Raises LoginRefused if the entry has no ``authorize_url``, or needs no consent.
         """
@@ -89,22 +89,22 @@ class OAuth2Kind:
         made, state = flow.authorization_url(_as_https(url), state=generate_token(32))
         scheme = url.partition(":")[0]
         verifier = client.code_verifier or ""
-        return Asked(scheme + made.removeprefix("https"), redirect_uri, state, verifier)
+        return ConsentRequest(scheme + made.removeprefix("https"), redirect_uri, state, verifier)
 
-    def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant:
+    def exchange(self, session: requests.Session, request: ConsentRequest, answer: str) -> Grant:
         """Return the grant for a consent; ``answer`` is the URL to which the browser was sent back.
 
         Raises LoginRefused and LoginFailed.
         """
-        found = answered(answer)
-        if not same(found.get("state", ""), asked.state):
+        found = consent_answer(answer)
+        if not same(found.get("state", ""), request.state):
             raise LoginRefused("the answer is not to this question: start again")
         if not found.get("code"):
             raise LoginRefused("there is no code in the answer: paste the whole URL")
         flow = _Flow(self, session, "code", WebApplicationClient(self._account))
-        flow.redirect_uri = asked.redirect_uri
-        if asked.secret:
-            return flow.fetch({"code": found["code"], "code_verifier": asked.secret})
+        flow.redirect_uri = request.redirect_uri
+        if request.secret:
+            return flow.fetch({"code": found["code"], "code_verifier": request.secret})
         return flow.fetch({"code": found["code"]})
 
     # -- kind

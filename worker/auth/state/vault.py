@@ -7,7 +7,7 @@ machines.
 
 Each grant has a higher generation than the one before. A holder may freeze and lose its claim to
 another one meanwhile. Then it overwrites nothing: the frontier takes nothing from a process without
-the claim, and the file takes only what is newer. The newer of the two places counts. Sessions that
+the claim, and the file takes only what is newer. The newer of the two places counts. Grants that
 the frontier has lost (with its Redis) are restored from a file. If its Redis node was away, the
 frontier gets the login later (``greencrawl.worker.auth.state.late_grants``); the claim is held
 until then.

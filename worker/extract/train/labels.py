@@ -57,8 +57,8 @@ def by_shingles(texts: Sequence[str], truth: str) -> NDArray[np.float32]:
 def by_snippets(texts: Sequence[str], sample: Sample) -> NDArray[np.float32]:
     """Label texts by snippets.
 
-    1 for blocks that contain a required snippet, or its start or end; 0 for blocks with a forbidden
-    one; NaN for others.
+    A block that contains a required snippet, or its start or end, is labelled 1, a block with a
+    forbidden one 0, and any other NaN.
     """
     result = np.full(len(texts), np.nan, dtype=np.float32)
     begins, whole = [], ""

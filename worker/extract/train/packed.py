@@ -33,8 +33,8 @@ def packed(
 
 
 def _shape(tree: dict[str, Any]) -> tuple[list[list[int]], list[float]]:
-    """Return nodes (feature, threshold, next if at most, next if more) in order, and values of
-    leaves."""
+    """Return the nodes in order, and the values of the leaves. A node is a feature, a threshold,
+    the next node if the feature is at most that, and the next node if it is more."""
     nodes: list[list[int]] = []
     values: list[float] = []
 

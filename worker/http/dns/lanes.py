@@ -125,11 +125,12 @@ class Place:
 
     @property
     def slow_at(self) -> float:
-        """Return when it counts as slow."""
+        """Return when the look-up counts as slow."""
         return self._began + (CROWDED_SECONDS if self._slow.full else SLOW_SECONDS)
 
     def turn_slow(self) -> None:
-        """Count it as slow. Raises NoShare if too many are; :meth:`end` must still be called."""
+        """Count the look-up as slow. Raises NoShare if too many are; :meth:`end` must still be
+        called."""
         if self._slow_since is not None:
             return
         now = self._clock()

@@ -1,4 +1,4 @@
--- Keep the session of a login, if it is newer than the kept one, for as long as it is valid.
+-- Keep the state of a login, if it is newer than the kept one, for as long as it is valid.
 --
 -- args  {name, token, generation, sealed, ms}
 -- {'OK', now, kept}: 0 unless the token holds the claim and the generation is above the kept one's.

@@ -12,8 +12,8 @@
 --
 -- mode 0  queue new URLs
 --      1  queue known URLs again, whatever the budget, once for each batch (a number of the log of
---         seeds; 0: each time). Also if it waits in the overflow: in a copy of the node from before a dead
---         letter was settled it does so, but has no row there by which it could come back
+--         seeds; 0: each time). This includes URLs that wait in the overflow by this node's data: the data
+--         may be an older copy, and such a URL may have no row any more by which it could come back
 --      2  only mark as seen, and count as finished, URLs from before a loss: 'S' (stored),
 --         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
 --      4  the same at the memory limit, but only for URLs in the overflow: their rows there were deleted
@@ -24,7 +24,7 @@
 --         otherwise the tasks of another crawl, which may be paused or done, could stop it for ever
 local id, mode, batch = tostring(args[1]), args[2], args[3]
 local NEW, FORCE, MARK, REFILL, MARK_SPILLED, AGAIN = 0, 1, 2, 3, 4, 5
-local ROBOTS, ERRAND, REREAD = 1, 2, 8 -- schema.records.TaskKind, which is behind this many redirects:
+local ROBOTS, ERRAND, REREAD = 1, 2, 8 -- schema.records.TaskKind; it is packed above this many redirects:
 local KIND = 64
 local AT_HOST, LEAST_AT_HOST, AHEAD_MS = 128, 2, 60000 -- tasks of a host that are asked for again
 local AGAIN_BYTES = 200 -- the bytes of one such task, at most, as a rule
@@ -37,7 +37,7 @@ local seen, spilled = urlset('z', id), urlset('y', id)
 local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
 
 -- Tasks that are on their way: in a crawl with a calendar all queued tasks, also new ones. In an older copy
--- of the node a URL may wait though it is known since, and is due by its date.
+-- of the node a URL may still wait that was fetched since, and that is due again by its date.
 local again = (mode == AGAIN or c.cal and mode ~= MARK and mode ~= MARK_SPILLED) and urlset('g', id)
 -- Whether a task has no row in the store: it settles no due row.
 local function apart(value)

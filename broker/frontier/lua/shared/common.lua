@@ -222,7 +222,8 @@ local function floor_of(h)
   return d
 end
 
--- Return the delay in force: never below the least, and as long as its answers have shown to be needed.
+-- Return the delay in force: the one that the host's answers have shown to be needed, at least the
+-- configured one.
 local function delay_of(h) return math.max(num(h.ad), floor_of(h)) end
 
 -- Return how many sessions a host may have at once: slots exist only without a delay and with known robots,
@@ -252,7 +253,7 @@ end
 -- logical time: Redis itself would drop them when its clock jumps. A host that is in use again by now has a
 -- record without an end: it only leaves the index.
 local function drop_idle()
-  if math.floor(now) % LOOKS > 0 then return end -- else it would cost each page a twentieth
+  if math.floor(now) % LOOKS > 0 then return end -- otherwise each page would cost a twentieth more
   local index = P .. ':hi'
   local limits = redis.call('HMGET', 'gc:owner', 'idle_hosts', 'longest')
   local most = tonumber(limits[1])

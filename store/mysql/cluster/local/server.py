@@ -117,7 +117,8 @@ class LocalServer:
 
     @property
     def pid(self) -> int | None:
-        """Return its process id, None if it does not run (or another process has that id now)."""
+        """Return the process id, None if the server does not run (or another process has that id
+        now)."""
         if self._child is not None:
             return self._child.pid if self._child.poll() is None else None
         try:
@@ -133,8 +134,8 @@ class LocalServer:
         return pid if str(self.folder / "my.cnf") in said.stdout else None
 
     def start(self) -> bool:
-        """Start it unless it runs, and wait until it answers; return whether its data folder is
-        new.
+        """Start the server unless it runs, and wait until it answers; return whether its data
+        folder is new.
 
         Raises Missing, Unavailable.
         """
@@ -176,7 +177,7 @@ class LocalServer:
         (self.folder / "my.cnf").write_text("[mariadbd]\n" + text)
 
     def wait(self, seconds: float = START_SECONDS) -> None:
-        """Wait until it answers. Raises Unavailable with the end of its log."""
+        """Wait until the server answers. Raises Unavailable with the end of its log."""
         end = monotonic() + seconds
         while True:
             try:
@@ -216,11 +217,11 @@ class LocalServer:
         self._child = None
 
     def stop(self) -> None:
-        """Shut it down: what runs is rolled back, and connections are closed."""
+        """Shut the server down: what runs is rolled back, and connections are closed."""
         self.kill(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """Stop all its threads: it accepts connections and answers nothing.
+        """Stop all the server's threads: it accepts connections and answers nothing.
 
         On Linux only. The kernel stops one thread after the other: on a busy machine some run on
         for milliseconds. Raises Unavailable if they still do after :data:`STOP_SECONDS`.

@@ -17,13 +17,13 @@ had fetched but not applied is gone, though it may follow again by itself.
 
 
 def takes_writes(writer: Observation, term: WriterTerm) -> bool:
-    """Return whether it is open under the term's epoch."""
+    """Return whether the writer is open under the term's epoch."""
     return writer.open and writer.epoch == term.epoch and not writer.read_only
 
 
 def copies(other: Observation, writer: Observation) -> bool:
-    """Return whether it has copied the writer without a stop: its SQL thread has run all the
-    time."""
+    """Return whether the other server has copied the writer without a stop: its SQL thread has run
+    all the time."""
     return (
         other.following is not None
         and other.following.leader == writer.name
@@ -34,7 +34,8 @@ def copies(other: Observation, writer: Observation) -> bool:
 
 
 def nearly_caught_up(writer: Observation, other: Observation) -> bool:
-    """Return whether it copies, and lacks so little that it may soon acknowledge all there is."""
+    """Return whether the other server copies, and lacks so little that it may soon acknowledge all
+    there is."""
     running = other.following is not None and other.following.running
     return running and gtid.missing(other.position, writer.position) <= MAX_MISSING
 

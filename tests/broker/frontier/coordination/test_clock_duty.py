@@ -56,8 +56,8 @@ def clock(server: RedisServer) -> tuple[int, int]:
 
 
 def shifted(node: Node, ms: float) -> float:
-    """Let this machine's clock go on by that much less, as after a stop; return the earlier
-    value."""
+    """Shift the expected time by ``ms``, as after a stop of this machine's clock; return the
+    earlier value."""
     expected = node.clock._expected
     assert expected is not None
     node.clock._expected = expected._replace(base_ms=expected.base_ms + ms)
@@ -211,7 +211,7 @@ def test_a_holder_reads_the_clock_again_if_its_time_is_inexact(
 def test_a_holder_reads_the_clock_before_it_confirms_the_time(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
-    """A jump so short that a call may be as late."""
+    """The jump is so short that a call may be late by as much."""
     for one in brokers:
         look(one)
     node = brokers[1].nodes[0]
@@ -225,7 +225,8 @@ def test_a_holder_reads_the_clock_before_it_confirms_the_time(
 def test_a_worker_gets_a_confirmed_time_and_not_the_duty_of_the_clock(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store
 ) -> None:
-    """Though it has known the time for longer: it could not set it."""
+    """The worker gets no duty although it has known the time for longer: it cannot set the
+    clock."""
     holder, _ = brokers
     look(holder)
     worker = Frontier([redis_server.url], store)
@@ -244,7 +245,8 @@ def test_a_worker_gets_a_confirmed_time_and_not_the_duty_of_the_clock(
 def test_a_jump_is_undone_once_though_another_process_accepted_it(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
-    """As a replay does, which asks no time: Then ``used`` counts in the time of the jump."""
+    """The other process calls like a replay, which expects no time. Then ``used`` is in the time
+    after the jump."""
     holder, _ = brokers
     look(holder)
     redis_server.client.hincrby(keys.OWNER, "offset", HOUR)
@@ -268,7 +270,8 @@ def test_a_clock_is_also_set_by_slow_readings(
 def test_a_node_is_not_opened_with_a_time_in_the_future(
     redis_server: RedisServer, store: Store, forgot: bool
 ) -> None:
-    """A machine whose clock is ahead took over, or a copy from before the clock was set back."""
+    """Another server took over: its machine's clock is ahead, or its data are from before the clock
+    was set back."""
     only = broker(redis_server, store)
     try:
         node = only.nodes[0]
@@ -350,7 +353,7 @@ def test_the_distance_of_two_clock_readings_excludes_their_errors_and_the_drift(
 def test_a_broker_without_the_duty_takes_the_time_that_the_holder_confirms(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
-    """As when its machine stood still and its own clock with it."""
+    """This happens when a machine stood still together with its clock."""
     holder, other = brokers
     for one in brokers:
         look(one)

@@ -157,7 +157,8 @@ def test_redis_refuses_a_holder_whose_duty_passed_on_and_does_nothing(
 def test_a_holder_that_stood_still_writes_nothing_more(
     redis_server: RedisServer, store: SqliteStore
 ) -> None:
-    """It may not know yet, neither in the store nor in Redis."""
+    """The holder may not know yet that the duty has passed on; store and Redis refuse it all the
+    same."""
     frontier = Frontier([redis_server.url], store, partitions=4, create=True)
     first, second = two(store)
     stale = first.take("upkeep")

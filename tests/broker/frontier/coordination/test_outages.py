@@ -39,11 +39,11 @@ def test_one_broker_notes_an_outage_of_the_store_unless_another_has_just_written
     assert other.begin(FIRST)
     assert not one.begin(LATER)
     assert one.open() == FIRST
-    one.told(FIRST)
+    one.note_told(FIRST)
     assert other.open() == Outage(1000, "disk full", told=True)
     other.end()
     assert one.open() is None
-    one.told(FIRST)
+    one.note_told(FIRST)
     assert one.open() is None, "what is over is not noted again"
     assert one.begin(LATER)
 

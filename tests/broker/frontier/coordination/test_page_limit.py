@@ -79,7 +79,7 @@ class Rig:
         return list(self.brokers[broker].lease(request).sessions)
 
     def end(self, session: Session, *outcomes: Outcome) -> None:
-        """Settle its tasks by the outcomes, release the others, and close it."""
+        """Settle a session's tasks by the outcomes, release the others, and close the session."""
         items = [
             FinishItem(session=session.session, token=session.token, task=n, outcome=outcome)
             for n, outcome in enumerate(outcomes, 1)
@@ -233,7 +233,7 @@ def test_quota_that_is_given_late_or_by_a_former_holder_is_refused(rig: Rig) -> 
     assert (mine, changed) == (0, 0)
     with pytest.raises(Unavailable, match="another"):
         share._claim(crawl.id, old[1])
-    share._claim(crawl.id, share._next(2))  # a round has begun: a gift of the one before is late
+    share._claim(crawl.id, share._next(2))  # a new pass has begun
     late = [crawl.id, share._pass[0] * (1 << 24) + share._pass[1] - 1, 5]
     ((_, mine, *_),) = broker._calls("quota", {p: to_msgpack(late)}).values()
     assert not mine

@@ -93,7 +93,7 @@ def test_a_plan_of_quotas_keeps_the_limit_and_serves_a_partition_that_waits(
 
 @pytest.mark.parametrize("hosts", [2, 64])
 def test_a_crawl_reaches_its_limit_after_few_distributions_of_quota(hosts: int) -> None:
-    """When quotas are used up, rounds leave no partition that has work without quota."""
+    """When quotas are used up, each pass gives quota to every partition that has work."""
     rows = {p: row(waiting=1000) for p in range(hosts)}
     rounds = 0
     while (left := 5000 - sum(one.stored for one in rows.values())) > 0:

@@ -16,7 +16,7 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.addresses import Ask
+from greencrawl.broker.frontier.addresses import ShareRequest
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
@@ -218,7 +218,7 @@ def test_blocks_and_shares_of_addresses_outlive_a_jump_of_redis_own_clock(
         session = leased(frontier, store)
         finish_all(frontier, session)
         close(frontier, session, failed="http_429", block=600.0)
-        frontier.shares("a", [Ask("4:203.0.113.7", 1.0, 10, 0, 10, 100, 0, 10)])
+        frontier.shares("a", [ShareRequest("4:203.0.113.7", 1.0, 10, 0, 10, 100, 0, 10)])
         server.set_clock(10 * 24 * HOUR // 1000)
         assert 580 < frontier.host("h.example").blocked_in <= 600
         assert len(server.client.keys("gc:{*}:ad:*")) == 1, "what another holds is not forgotten"

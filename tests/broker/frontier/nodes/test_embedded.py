@@ -32,7 +32,7 @@ def servers(folder: Path) -> list[int]:
 
 
 def left_server(folder: Path) -> psutil.Process:
-    """The server of a broker that was killed."""
+    """Return the server of a broker that was killed."""
     killed = EmbeddedRedis(folder)
     killed.start()
     assert killed._watch is not None

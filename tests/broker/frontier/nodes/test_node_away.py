@@ -61,7 +61,7 @@ def rig(tmp_path: Path) -> Iterator[TwoNodes]:
 
 
 def seeded(rig: TwoNodes, frontier: Frontier, hosts: int = 2, pages: int = 3) -> Crawl:
-    """A crawl with pages on equally many hosts of both nodes."""
+    """Return a crawl with pages on equally many hosts of both nodes."""
     crawl = new_crawl(frontier, rig.store, delay=0)
     for node in frontier.nodes:
         for host in hosts_on(frontier, node, hosts):

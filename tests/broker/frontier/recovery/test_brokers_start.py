@@ -23,7 +23,7 @@ from tests.support.redis_server import RedisServer
 
 
 class Street:
-    """Brokers on one Redis and one store."""
+    """Several brokers on one Redis and one store."""
 
     def __init__(self, server: RedisServer, store: Store) -> None:
         self.server, self.store = server, store

@@ -440,7 +440,7 @@ class RecoveryMachine(World):
         self, crawl: int, host: int, broker: int, first: int, then: int, steps: int,
         before: int, after: int, noted: bool,
     ) -> None:  # fmt: skip
-        """More URLs than there is room for; some are brought back, and forgotten on the way.
+        """Admit more URLs than there is room for; some are brought back, and forgotten on the way.
 
         Rows may have been queued long before the copy, or be queued long after it.
         """
@@ -500,7 +500,7 @@ class RecoveryMachine(World):
 
     @rule(broker=st.sampled_from([0, 1]), p=st.sampled_from([0, 1]), steps=STEPS)
     def forget_a_block(self, broker: int, p: int, steps: int) -> None:
-        """Return the URLs that SQL knows; a slow replay may not have reached them yet."""
+        """Redis forgets a block of a host, and a slow replay may not have put it in again yet."""
         self.reopened(broker)
         self.time_passes(70.0, True)
         self.copy()

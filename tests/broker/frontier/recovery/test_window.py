@@ -222,7 +222,7 @@ def test_a_recovery_tells_a_node_only_of_crawls_that_may_have_changed(
     rig.put_back(copy)
     recovered(rig)
     assert set(told) == {"a", "late", "new and over"}
-    known = rig.frontier.told(rig.frontier.nodes[0])
+    known = rig.frontier.known_crawls(rig.frontier.nodes[0])
     assert all(one[late] == over.version for one in known)
 
 
@@ -231,15 +231,15 @@ def test_a_crawl_that_is_made_during_a_recovery_is_not_taken_for_deleted(
 ) -> None:
     rig.seed(f"{HOST}/a")
     rig.tick(MARGIN + 3)
-    made, real = [], rig.frontier.told
+    made, real = [], rig.frontier.known_crawls
 
-    def told(node: Any) -> Any:
+    def known_crawls(node: Any) -> Any:
         if not made:
             made.append(new_crawl(rig.frontier, rig.store, "late", delay=0))
             rig.frontier.admit(made[0].id, [Admission(f"http://{HOST}/b")])
         return real(node)
 
-    monkeypatch.setattr(rig.frontier.parts.crawls, "told", told)
+    monkeypatch.setattr(rig.frontier.parts.crawls, "known_crawls", known_crawls)
     rig.put_back(rig.saved())
     recovered(rig)
     totals = rig.frontier.scan(made[0].id)

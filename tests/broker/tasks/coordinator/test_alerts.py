@@ -203,7 +203,7 @@ def look(
     first: Collection[int] = (),
     unmended: Collection[str] = (),
 ) -> dict[str, str | None] | None:
-    """Let it see so many pages; the hook failed ``failed`` times, the nth time at n ms."""
+    """Let ``watch`` see this many pages; the hook failed ``failed`` times, the nth time at n ms."""
 
     def since(_crawl: int, after_ms: int) -> tuple[int, int]:
         return failed - after_ms, failed

@@ -1,4 +1,4 @@
-"""The term that follows from a steward's observations, case by case, without servers."""
+"""Which term follows from a steward's observations, case by case, without servers."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Rivalled(Memory):
 
 
 def handing(kept: WriterTerm, kind: type[Memory] = Memory) -> Steward:
-    """A steward over a register that has ``kept``."""
+    """Return a steward over a register that has ``kept``."""
     steward = Steward(parse(URL), clock=lambda: 0.0)
     voters = [kind(number) for number in range(3)]
     for voter in voters:

@@ -24,7 +24,7 @@ from tests.support.login_site import (
     NAME,
     PASSWORD,
     Answered,
-    Asked,
+    LoggedRequest,
     LoginSite,
     html,
     redirect,
@@ -87,7 +87,7 @@ def get(kind: FormKind, url: str, grant: Grant) -> Fetched:
     return answer
 
 
-# -- getting in
+# -- logging in
 
 
 def test_login_form_is_found_and_sent_and_its_cookies_open_the_pages(site: LoginSite) -> None:
@@ -326,7 +326,7 @@ def test_redirects_without_end_are_refused(site: LoginSite) -> None:
     assert len(site.log) == 12
 
 
-# -- being out
+# -- logged out
 
 
 @pytest.mark.parametrize("anonymous", ["redirect", "form", "401"])
@@ -488,7 +488,7 @@ def test_password_is_sent_in_the_form_request_only(site: LoginSite) -> None:
     """Only the form's own request carries the password."""
     log_in(FormKind(entry(site, check_url=site.url("/in/1")), SECRETS))
 
-    def holds(asked: Asked) -> bool:
+    def holds(asked: LoggedRequest) -> bool:
         said = f"{asked.path}?{asked.query} {asked.headers} {asked.body!r}"
         return "battery" in said
 

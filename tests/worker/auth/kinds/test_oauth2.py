@@ -16,7 +16,7 @@ from greencrawl.schema.net import providers
 from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.schema.records.auth import OAuth2
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused
-from greencrawl.worker.auth.kinds.oauth import Asked
+from greencrawl.worker.auth.kinds.oauth import ConsentRequest
 from greencrawl.worker.auth.kinds.oauth2 import OAuth2Kind
 from tests.support.api import Reply, reply
 from tests.support.twitter import USER, Twitter
@@ -54,7 +54,7 @@ def of_weibo(api: Weibo, **given: Any) -> OAuth2Kind:
     return OAuth2Kind(OAuth2(**{**made, **given}), secrets)
 
 
-def consent(kind: OAuth2Kind, redirect_uri: str = BACK) -> tuple[Asked, str]:
+def consent(kind: OAuth2Kind, redirect_uri: str = BACK) -> tuple[ConsentRequest, str]:
     """Let a person say yes; return what was asked, and the URL that the browser is sent to."""
     asked = kind.authorize(requests.Session(), redirect_uri)
     came = requests.get(asked.url, allow_redirects=False, timeout=10)

@@ -293,7 +293,7 @@ def test_a_claim_can_be_taken_again_if_an_outage_interrupted_its_release(
     assert vault.claim(NAME) is not None
 
 
-# -- files that are no good
+# -- files that cannot be used
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Places in hash tables of the C part: the maker of a page cannot foresee them."""
+"""Places in hash tables of the C part: the author of a page cannot predict them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The resolver turns names into checked addresses: what it keeps, joins and ends."""
+"""The resolver turns names into checked addresses: what it caches, which look-ups it joins, and
+when it ends them."""
 
 from __future__ import annotations
 

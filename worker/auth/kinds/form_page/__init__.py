@@ -36,7 +36,7 @@ _own_process = False
 _parser = etree.HTMLParser(
     encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, collect_ids=False
 )
-# Over a body in lower case; linear for any content.
+# These are matched against a body in lower case, in linear time whatever it contains.
 _PASSWORD = re.compile(rb"type\s*+=\s*+[\"']?\s*+password")
 _REFRESH = re.compile(rb"http-equiv\s*+=\s*+[\"']?\s*+refresh")
 

@@ -15,7 +15,7 @@ from greencrawl.monitor.shared import Shared
 from greencrawl.monitor.words import Words
 
 MOST_DIGITS = 15
-"""Most digits of a number in an address or a form."""
+"""A number in an address or a form has at most this many digits."""
 
 
 def whole(text: str) -> int | None:
@@ -23,7 +23,7 @@ def whole(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class PageRequest(Struct, frozen=True, kw_only=True):
     """One request: the reader, the language, the address. ``path`` and ``query`` are decoded."""
 
     service: Service
@@ -81,9 +81,9 @@ class View(Struct, frozen=True, kw_only=True):
 
     name: str
     path: str
-    part: Callable[[Look], Data] | None = None
-    frame: Callable[[Look], Data] | None = None
-    early: Callable[[Look], object] | None = None
+    part: Callable[[PageRequest], Data] | None = None
+    frame: Callable[[PageRequest], Data] | None = None
+    early: Callable[[PageRequest], object] | None = None
     nav: bool = False
     admin: bool = False
     plots: bool = False
@@ -92,7 +92,7 @@ class View(Struct, frozen=True, kw_only=True):
 class Redirect(Struct, frozen=True):
     """The answer of an action: the page to show next, and the message there.
 
-    ``said`` is the end of a key ``said.…`` of the texts; ``n`` is put in.
+    The message is the text with the key ``said.`` and ``said``; ``n`` is its number.
     """
 
     path: str
@@ -101,15 +101,15 @@ class Redirect(Struct, frozen=True):
 
     @property
     def location(self) -> str:
-        """Return its address."""
+        """Return the page's address."""
         more = {"said": self.said} if self.said else {}
         more |= {"n": str(self.n)} if self.n is not None else {}
         mark = "&" if "?" in self.path else "?"
         return f"{self.path}{mark}{urlencode(more)}" if more else self.path
 
 
-class Shown(Struct, frozen=True):
-    """The answer of an action in place: ``pages/<template>.html`` with its data."""
+class ActionPage(Struct, frozen=True):
+    """The answer of an action that shows a page itself: ``pages/<template>.html`` with its data."""
 
     template: str
     data: Data
@@ -120,7 +120,7 @@ class Action(Struct, frozen=True, kw_only=True):
     """The action of a form. It is called for administrators only, with a form of our own."""
 
     path: str
-    run: Callable[[Look, Form], Redirect | Shown]
+    run: Callable[[PageRequest, Form], Redirect | ActionPage]
 
 
 class Download(Struct, frozen=True, kw_only=True):
@@ -134,4 +134,4 @@ class File(Struct, frozen=True, kw_only=True):
     """The address of a download."""
 
     path: str
-    run: Callable[[Look], Download]
+    run: Callable[[PageRequest], Download]
