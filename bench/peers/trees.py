@@ -1,4 +1,4 @@
-"""CPU a page of two checkouts, side by side on one core: what a change costs.
+"""What a change costs: CPU time a page of two checkouts, side by side on one core.
 
 ``python -m bench.peers.trees OLD NEW [synthetic|documentation]`` names two folders, each with its
 own ``.venv`` (``make setup`` in each); one folder twice shows how exact it is.

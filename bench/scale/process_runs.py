@@ -46,7 +46,8 @@ class Point(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Seconds before a measurement and of it, and how often the grid is repeated."""
+    """For how many seconds a run warms up, for how many it measures, and how often the grid is
+    repeated."""
 
     warm: float
     seconds: float

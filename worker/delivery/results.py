@@ -187,7 +187,7 @@ class Results:
         return Result(held=held, task=task.number, outcome=Done())
 
     def excluded(self, held: HeldSession, crawl: int, task: Task, kind: str, detail: str) -> Result:
-        """Make the final state of a URL that is not asked for: ``kind``: "scope", "robots",
+        """Make the final state of a URL that is not requested: ``kind``: "scope", "robots",
         "action"."""
         if task.kind == TaskKind.SITEMAP_GUESS:
             return self.settled(held, task)

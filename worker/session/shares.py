@@ -108,7 +108,7 @@ class _Place:
             self.make_room = waiter.make_room
 
     def closed(self) -> None:
-        """Note that a connection to the address was closed."""
+        """Note that a connection to the place was closed."""
         self.open -= 1
 
     def shrink(self) -> None:

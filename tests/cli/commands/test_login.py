@@ -352,7 +352,7 @@ def test_a_pasted_answer_is_accepted_only_for_its_own_request(
     assert target.startswith(given)
     code, said = ended(process, f"{target}\n")
     assert code == 0, said
-    # The same answer again, to another question.
+    # The same answer is now given to another question.
     before = len(site.tokens())
     process = terminal.begun("forum", str(terminal.file), "--paste", "--redirect-uri", given)
     asked_url(process)

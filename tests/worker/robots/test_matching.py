@@ -163,7 +163,7 @@ PARTS = {
 
 PAIRS = [(rules, part) for rules in SITES for part in PARTS]
 BY_DAY = [pair for n, pair in enumerate(PAIRS) if n % len(PARTS) == n // len(PARTS) % len(PARTS)]
-"""Each site once, and each part twice."""
+"""These pairs have each site once, and each part twice."""
 
 
 @pytest.mark.parametrize(

@@ -222,8 +222,7 @@ local function floor_of(h)
   return d
 end
 
--- Return the delay in force: the one that the host's answers have shown to be needed, at least the
--- configured one.
+-- Return the delay in force: what the host's answers have shown to be needed, at least `floor_of`.
 local function delay_of(h) return math.max(num(h.ad), floor_of(h)) end
 
 -- Return how many sessions a host may have at once: slots exist only without a delay and with known robots,
