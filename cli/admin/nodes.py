@@ -15,7 +15,7 @@ from greencrawl.broker.api.messages import OrderRequest
 from greencrawl.broker.client import BrokerClient
 from greencrawl.cli import connecting, key_values
 from greencrawl.cli.local.stopping import on_signals
-from greencrawl.cli.ui.display import duration, failures_text, moment, printable, size
+from greencrawl.cli.ui.display import duration, failures_text, moment, number_of, printable, size
 from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
@@ -118,7 +118,7 @@ def drain(node: str, data: str | None) -> None:
                     )
                 click.echo(f"{node}: drained")
                 return
-            text = f"{_hosts(held)} {'is' if held == 1 else 'are'} held"
+            text = f"{number_of(held, 'host')} {'is' if held == 1 else 'are'} held"
             if text != said:
                 click.echo(said := text, err=True)
             if asked.asked.wait(LOOK_SECONDS):
@@ -158,16 +158,12 @@ def _line(name: str, some: Sequence[MemberState]) -> list[str]:
         some[0].kind,
         ", ".join(states),
         "1 process" if len(here) == 1 else f"{len(here)} processes",
-        _hosts(sum(one.sessions for one in told)),
+        number_of(sum(one.sessions for one in told), "host"),
         f"{sum(one.requests_per_second for one in told):,.1f} requests/s",
         f"{sum(one.pages_per_second for one in told):,.1f} pages/s",
         size(sum(one.rss_bytes for one in told)),
         ", ".join(sorted({one.version for one in some})),
     ]
-
-
-def _hosts(number: int) -> str:
-    return "1 host" if number == 1 else f"{number:,} hosts"
 
 
 def _told(member: MemberState) -> Iterable[str]:

@@ -12,7 +12,7 @@ import click
 
 from greencrawl.cli import choose, connecting
 from greencrawl.cli.reading.stored import TEXTS, with_text
-from greencrawl.cli.ui.display import size
+from greencrawl.cli.ui.display import number_of, size
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
@@ -202,7 +202,7 @@ def _to_file(
     options = {"crawl": wanted.crawl.id, **typed}
     with Resumable(output, options, wanted.pages.since_ms, restart=restart) as run:
         if run.resumed:
-            click.echo(f"continuing after {run.position.rows:,} rows", err=True)
+            click.echo(f"continuing after {number_of(run.position.rows, 'row')}", err=True)
         pages = PageFilter(
             host=wanted.pages.host, status=wanted.pages.status, since_ms=run.since_ms
         )
@@ -216,7 +216,8 @@ def _to_file(
         except KeyboardInterrupt:
             progress.end()
             click.echo(
-                f"stopped after {run.position.rows:,} rows: the same command goes on", err=True
+                f"stopped after {number_of(run.position.rows, 'row')}: the same command goes on",
+                err=True,
             )
             raise
         finally:
@@ -237,17 +238,18 @@ def _total(store: Store, wanted: Wanted, format_: Format) -> int:
 
 
 def _summary(position: Position, output: Path, *, finals: bool, items: bool) -> str:
-    parts = [f"records of {position.pages:,} pages" if items else f"{position.pages:,} pages"]
+    pages = number_of(position.pages, "page")
+    parts = [f"records of {pages}" if items else pages]
     if finals:
-        parts.append(f"{position.finals:,} URLs without a page")
+        parts.append(f"{number_of(position.finals, 'URL')} without a page")
     text = f"{', '.join(parts)}: {size(position.length)} in {output}"
     return f"{text}\n{_unkept(position)}" if position.no_body else text
 
 
 def _unkept(position: Position) -> str:
     return (
-        f"{position.no_body:,} pages without their body: it was not kept (the crawl's option "
-        f"bodies), or its file cannot be read (is GREENCRAWL_BODIES set as for the workers?)"
+        f"{number_of(position.no_body, 'page')} without a body: it was not kept (the crawl's "
+        "option bodies), or its file cannot be read (is GREENCRAWL_BODIES set as for the workers?)"
     )
 
 

@@ -15,7 +15,7 @@ from greencrawl.broker.client import BrokerClient
 from greencrawl.cli import choose, connecting
 from greencrawl.cli.local.processes import environment
 from greencrawl.cli.local.stopping import on_signals
-from greencrawl.cli.ui.display import moment, printable
+from greencrawl.cli.ui.display import moment, number_of, printable
 from greencrawl.schema import log
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Crawl, HookCount, HookFailure
@@ -181,7 +181,7 @@ def _total(counts: Sequence[HookCount]) -> int:
 
 
 def _said(count: Count, left: Sequence[HookCount], *, running: bool) -> None:
-    click.echo(f"{count.mended:,} pages mended, {count.failed:,} failed again")
+    click.echo(f"{number_of(count.mended, 'page')} mended, {count.failed:,} failed again")
     if count.links:
         when = "within seconds" if running else "when the crawl is run again"
         click.echo(f"{count.links:,} new links, which are queued {when}")
@@ -191,7 +191,7 @@ def _said(count: Count, left: Sequence[HookCount], *, running: bool) -> None:
             "read (is GREENCRAWL_BODIES set as for the workers?)"
         )
     if asked := sum(one.pages for one in left if one.function not in OF_PAGES):
-        click.echo(f"{asked:,} pages failed in request, which runs only with a fetch")
+        click.echo(f"{number_of(asked, 'page')} failed in request, which runs only with a fetch")
     if count.mended and running:
         click.echo(
             "running workers keep the code they imported: restart them so that new pages use the "

@@ -18,7 +18,7 @@ from greencrawl.cli import choose, connecting, options
 from greencrawl.cli.crawlfile import with_scheme
 from greencrawl.cli.reading.source import AtBroker, InStore, one, source
 from greencrawl.cli.reading.stored import main_text
-from greencrawl.cli.ui.display import change_text, moment, printable, size
+from greencrawl.cli.ui.display import change_text, moment, number_of, printable, size
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
@@ -128,7 +128,7 @@ def _list(
         if not after or left == 0:
             return after, count
         if telling:
-            click.echo(f"\rlooked at {looked_at:,} pages …", err=True, nl=False)
+            click.echo(f"\rlooked at {number_of(looked_at, 'page')} …", err=True, nl=False)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ and a search page whose query arrives in the encoding of the page that linked to
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +58,7 @@ class Site:
         return "200 OK", [("Content-Type", kind)], file.read_bytes()
 
     def _file(self, path: str) -> Path | None:
-        relative = unquote_to_bytes(path).decode("utf-8", "replace").lstrip("/")
+        relative = os.fsdecode(unquote_to_bytes(path)).lstrip("/")  # whatever the locale is
         if "\0" in relative:
             return None
         file = (self.root / relative).resolve()

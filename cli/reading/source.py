@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -101,7 +102,8 @@ def one(source: AtBroker | InStore, given: str, crawl: str | None) -> str:
     url = with_scheme(given)
     found = source.found(url, crawl)
     if not found:
-        raise GreencrawlError(f"{url} is not stored; `greencrawl explain` says why")
+        why = f"`greencrawl explain {shlex.quote(url)}` says why"
+        raise GreencrawlError(f"{url} is not stored; {why}")
     if len(found) > 1:
         names = ", ".join(name for name, _ in found)
         raise GreencrawlError(f"several crawls have it; say --crawl, one of: {names}")

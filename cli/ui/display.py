@@ -55,6 +55,11 @@ class Rate:
         return max(0.0, (fetched - first) / (now - began)) if now > began else 0.0
 
 
+def number_of(count: int, what: str) -> str:
+    """Return ``1 page`` or ``1,200 pages`` of the noun ``page``."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def away_text(node: NodeAway) -> str:
     """Return a line about a Redis node that does not answer, with the time since when."""
     since = f" since {moment(node.since_ms)}" if node.since_ms else ""

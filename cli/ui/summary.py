@@ -18,6 +18,7 @@ from greencrawl.cli.ui.display import (
     failures_text,
     hooks_text,
     moment,
+    number_of,
     put_off_text,
     size,
     withheld,
@@ -225,14 +226,14 @@ def show(summary: Summary, console: Console) -> None:
         more = ""
         if summary.reason in advice.LIMITS:
             more = f"; a greater --{summary.reason.replace('_', '-')} goes on"
-        rows.insert(3, ("still to do", f"{summary.waiting:,} URLs{more}"))
+        rows.insert(3, ("still to do", f"{number_of(summary.waiting, 'URL')}{more}"))
     if summary.parked:
         command = advice.complete(f"`greencrawl traps {summary.crawl}`")
-        rows.append(("parked", f"{summary.parked:,} URLs; see {command}"))
+        rows.append(("parked", f"{number_of(summary.parked, 'URL')}; see {command}"))
     if summary.put_off:
         rows.append(("put off", put_off_text(summary.put_off)))
     if summary.unchanged:
-        rows.append(("unchanged", f"{summary.unchanged:,} pages that were asked for again"))
+        rows.append(("unchanged", f"{number_of(summary.unchanged, 'page')} asked for again"))
     if summary.rewritten:
         rows.append(("links rewritten", f"{summary.rewritten:,} by normalise"))
     if summary.withheld:

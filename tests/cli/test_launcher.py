@@ -150,6 +150,16 @@ def test_setup_makes_a_venv_again_of_which_a_part_was_deleted(checkout: Path, to
         assert said() == ""
 
 
+def test_setup_in_a_folder_of_another_account_says_who_has_to_run_it(checkout: Path) -> None:
+    checkout.chmod(0o555)
+    other = ["setpriv", "--reuid=65534", "--clear-groups"] if os.getuid() == 0 else []
+    done = run(*other, "sh", ".ci/setup", "requirements.txt", cwd=checkout)
+    checkout.chmod(0o755)
+    assert done.returncode == 1
+    assert "its owner has to run `make setup`" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_setup_tries_again_after_pip_has_failed(checkout: Path, tools: Path) -> None:
     script(checkout / ".venv" / "bin" / "python", 'case "$*" in *pip*) exit 1;; esac')
     script(checkout / ".venv" / "bin" / "pip", "exit 1")

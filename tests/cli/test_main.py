@@ -353,7 +353,7 @@ def test_export_writes_pages_first_and_then_urls_without_a_page(
     file = tmp_path / "out.jsonl"
     code, _, err = run(capsys, "export", "--data", str(filled), "-o", str(file))
     assert code == 0
-    assert "2 pages, 1 URLs without a page" in err
+    assert "2 pages, 1 URL without a page" in err
     assert "0.0 MB" not in err
     first, moved, last = file.read_text().splitlines()
     assert '"title":"Home"' in first

@@ -119,7 +119,7 @@ def test_failures_of_a_hook_are_listed_by_message_and_the_hook_is_run_again(
     out = capsys.readouterr()
     assert "4 pages mended, 1 failed again" in out.out
     assert "no body: https://example.org/gone" in out.err
-    assert "1 pages failed in request" in out.out
+    assert "1 page failed in request" in out.out
     assert out.out.splitlines()[-1].startswith("running workers keep") == (source == "broker")
     assert main(["hooks", "shop", "--urls"]) == 0
     left = {tuple(line.split("\t")[1:]) for line in capsys.readouterr().out.splitlines()}

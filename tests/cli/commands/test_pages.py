@@ -161,7 +161,7 @@ def test_a_slow_list_shows_its_progress_on_a_terminal(
         told = os.read(ours, 4096).decode()
     os.close(ours)
     assert capsys.readouterr().out.count("https://example.org/missing") == 1
-    assert "looked at 1 pages …" in told
+    assert "looked at 1 page …" in told
     assert "looked at 3 pages …" in told
     assert told.endswith("\r\x1b[K"), "the line is gone when the page is listed"
 

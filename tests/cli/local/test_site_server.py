@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -36,6 +39,25 @@ def test_folder_is_served_by_its_index(root: str) -> None:
     assert get(root, "/")[2] == get(root, "/index.html")[2]
     assert get(root, "/plants/")[0] == 200
     assert get(root, "/plants")[0] == 404
+
+
+_SERVES_IN_ASCII = """
+import sys
+from greencrawl.cli.local.site_server import Site
+assert sys.getfilesystemencoding() != "utf-8", "another locale was wanted"
+answers = [Site().answer(path, "")[0] for path in ("/zh/%E8%8C%B6.html", "/zh/%FF.html")]
+print(answers)
+"""
+
+
+def test_a_file_with_a_name_beyond_ascii_is_served_in_every_locale(root: str) -> None:
+    assert get(root, "/zh/%E8%8C%B6.html")[0] == 200
+    environ = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", _SERVES_IN_ASCII],
+        env=environ, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "['200 OK', '404 Not Found']\n", done.stderr
 
 
 def test_moved_page_redirects_to_one_that_exists(root: str) -> None:

@@ -56,7 +56,7 @@ def fill(folder: Path) -> None:
 COMMANDS = [
     ("status", "`greencrawl hooks test{}`"),
     (f"explain {URL}unknown", "(`greencrawl up{}`)"),
-    (f"page {URL}unknown", "`greencrawl explain{}` says why"),
+    (f"page {URL}unknown", f"`greencrawl explain {URL}unknown{{}}` says why"),
     ("pause test", "`greencrawl up{}`"),
 ]
 

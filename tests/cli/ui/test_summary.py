@@ -138,7 +138,7 @@ def test_the_summary_table_shows_counts_failures_and_the_next_commands(
     summary.show(made, Console(file=out, width=120))
     for part in (
         "2, 10 B", "1 gone, 1 dead, 1 excluded", "greencrawl export example", "timeout 1",
-        "1 URLs; see `greencrawl traps example`",
+        "1 URL; see `greencrawl traps example`",
     ):  # fmt: skip
         assert part in out.getvalue()
 
