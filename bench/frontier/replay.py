@@ -130,7 +130,7 @@ def once(rig: Rig, cache: type[SentFilter]) -> dict[str, float]:
     client = rig.server.client
     if names := client.keys("gc:{*"):
         client.unlink(*names)
-    setattr(replay, "Known", cache)  # noqa: B010 - it is another class
+    setattr(replay, "SentFilter", cache)  # noqa: B010 - it is another class
     phases = Phases()
     whole: Any = replay.Replay(
         rig.frontier.parts, rig.store, rig.frontier.nodes[0], 0, phases, everything=True
