@@ -29,6 +29,29 @@ def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> 
     assert ended.stderr == f"usage: python -m greencrawl.{module} (settings: GREENCRAWL_*)\n"
 
 
+@pytest.mark.parametrize("module", ["broker", "worker", "logger"])
+@pytest.mark.parametrize("at", ["", "/deep"])
+def test_a_data_folder_that_cannot_be_used_is_named_in_one_line(
+    module: str, at: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()  # root may write into every folder, but not into a file
+    data = f"{tmp_path}/file/data{at}"
+    ended = subprocess.run(
+        [sys.executable, "-m", f"greencrawl.{module}"],
+        cwd=HOME / "src",
+        env={"GREENCRAWL_DATA": data, "GREENCRAWL_BIND": "127.0.0.1:0"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    said = ended.stderr + ended.stdout
+    assert ended.returncode == 1
+    assert "Traceback" not in said
+    assert f"{module}: cannot use {tmp_path}/file" in said
+    assert "Not a directory; GREENCRAWL_DATA may name another folder" in said
+
+
 PATCHED = "from gevent import monkey; monkey.patch_all()"
 NEVER = {
     "chardet", "colorama", "pymysql", "requests", "urllib3", "oauthlib", "tldextract",
