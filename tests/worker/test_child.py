@@ -56,7 +56,8 @@ def test_a_child_that_starts_on_a_full_disk_says_so_in_one_line_without_a_traceb
         )  # fmt: skip
     said = found.stdout + found.stderr
     assert found.returncode == EX_NO_ROOM, said
-    (line,) = said.splitlines()
+    line = said.rstrip("\n")
+    assert "\n" not in line, said
     assert "disk_space_exhausted" in line
     assert "make room there" in line
     assert str(tmp_path / "data") in line
