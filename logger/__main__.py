@@ -30,6 +30,7 @@ from greencrawl.schema import file_lock, log
 from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
+from greencrawl.schema.process.folder import folder_text
 from greencrawl.schema.process.serving import log_settings, serve
 from greencrawl.schema.settings import Settings
 
@@ -110,7 +111,7 @@ def _run(settings: Settings) -> None:
     try:
         run(settings)
     except OSError as error:
-        raise GreencrawlError(str(error)) from error
+        raise GreencrawlError(folder_text(error, settings.data) or str(error)) from error
 
 
 if __name__ == "__main__":

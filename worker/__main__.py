@@ -22,6 +22,7 @@ if "--child" in sys.argv or "--quarantine" in sys.argv:
 
 from greencrawl.schema import log
 from greencrawl.schema.errors import NO_ROOM, FrontierMismatch, GreencrawlError, InvalidConfig
+from greencrawl.schema.process.folder import folder_text
 from greencrawl.schema.settings import Settings, changed, load
 from greencrawl.worker.process import supervisor
 
@@ -96,6 +97,11 @@ def main(arguments: list[str]) -> int:
         return 2
     except GreencrawlError as error:
         print(f"worker: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not (what := folder_text(error, settings.data)):
+            raise
+        print(f"worker: {what}", file=sys.stderr)
         return 1
 
 

@@ -273,7 +273,7 @@ def _at_address(job: Job, *, delete_data: bool) -> tuple[int, Summary | None]:
                 end = stop.within(partial(last_look, broker, end)) or end
 
         try:
-            processes.start(lambda: bool(stop.within(ready)), stop.asked)
+            processes.start(lambda: bool(stop.within(ready)), stop.asked, _say)
             end = follow(
                 broker, job.wanted, stop, processes, fresh=job.fresh, stay=job.stay, again=again
             )

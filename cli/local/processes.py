@@ -27,6 +27,9 @@ from greencrawl.schema.process.child import end_of, spawn
 START_SECONDS = 60.0
 """How long the broker may take to be ready; an embedded Redis may replay its log first."""
 
+SAID_SECONDS = 3.0
+"""If it takes longer, the last line of its log is shown."""
+
 RESTARTS = 5
 RESTARTS_WITHIN = 60.0
 """A child that dies more often than ``RESTARTS`` times in this many seconds ends the command."""
@@ -120,9 +123,11 @@ class Child:
         if code is not None and code < 0:  # killed: its log says nothing about that
             return f"the {self.name} was ended by {end_of(code)}"
         text = f"the {self.name} ended with exit code {code}"
-        if self.log is None:
-            return text
-        return f"{text}: {_last_line(self.log)} (log: {self.log})"
+        return f"{text}{self.log_text()}"
+
+    def log_text(self) -> str:
+        """Return the last line of its log, and where that is, after a colon; "" without a log."""
+        return "" if self.log is None else f": {_last_line(self.log)} (log: {self.log})"
 
     def stop(self, seconds: float, impatient: Event) -> None:
         """Send SIGTERM, and SIGKILL to its whole session after ``seconds`` or once impatient."""
@@ -171,19 +176,26 @@ class Processes:
         self.worker = Child("worker", environ, logs and logs / "worker.log", signal.SIGKILL)
         self._worker_stop_seconds = request_seconds + 10
 
-    def start(self, ready: Callable[[], bool], stopping: Event) -> None:
+    def start(
+        self, ready: Callable[[], bool], stopping: Event, say: Callable[[str], object] = str
+    ) -> None:
         """Start the broker, wait until it is ready (or ``stopping``), start the worker.
 
-        Raises :class:`ProcessFailed` when the broker ends or is not ready in time.
+        If that takes long, ``say`` is told the last line of the broker's log. Raises
+        :class:`ProcessFailed` when the broker ends or is not ready in time.
         """
         self.broker.start()
-        deadline = monotonic() + START_SECONDS
+        began, said = monotonic(), False
         while not ready():
             if self.broker.code is not None:
                 raise ProcessFailed(self.broker.end_text())
-            if monotonic() > deadline:
-                log = f" (log: {self.broker.log})" if self.broker.log else ""
+            waited = monotonic() - began
+            if waited > START_SECONDS:
+                log = self.broker.log_text()
                 raise ProcessFailed(f"the broker was not ready in {START_SECONDS:g} s{log}")
+            if waited > SAID_SECONDS and not said:
+                said = True
+                say(f"the broker is not ready yet{self.broker.log_text()}")
             if stopping.wait(0.05):
                 return
         self.worker.start()
@@ -259,11 +271,11 @@ def _last_line(log: Path) -> str:
 
 
 def _told(line: str) -> str:
-    """Return the message of a log line: for a JSON object its event, with the error if it has
-    one."""
+    """Return the message of a log line: for a JSON object its event, with the error or the reason
+    if it has one."""
     try:
         entry = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.MsgspecError:
         return line
-    error = entry.get("error")
+    error = entry.get("error") or entry.get("reason")
     return f"{entry.get('event', line)}: {error}" if error else str(entry.get("event", line))

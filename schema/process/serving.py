@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from greencrawl.schema import crash_points, garbage, log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
+from greencrawl.schema.process.folder import folder_text
 from greencrawl.schema.settings import Settings, changed, load
 
 USAGE, FAILURE = 2, 1
@@ -25,7 +26,12 @@ def serve(program: str, arguments: list[str], run: Callable[[Settings], None]) -
         settings = load()
         log.configure(program, settings.log_level)
         crash_points.arm(settings.fault)
-        run(settings)
+        try:
+            run(settings)
+        except OSError as error:
+            if not (what := folder_text(error, settings.data)):
+                raise
+            raise GreencrawlError(what) from error
     except GreencrawlError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return USAGE if isinstance(error, InvalidConfig | FrontierMismatch) else FAILURE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,48 @@ def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> 
     )
     assert ended.returncode == 2
     assert ended.stderr == f"usage: python -m greencrawl.{module} (settings: GREENCRAWL_*)\n"
+
+
+@pytest.mark.parametrize("module", ["broker", "worker", "logger"])
+@pytest.mark.parametrize("at", ["", "/deep"])
+def test_a_data_folder_that_cannot_be_used_is_named_in_one_line(
+    module: str, at: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()  # root may write into every folder, but not into a file
+    data = f"{tmp_path}/file/data{at}"
+    ended = subprocess.run(
+        [sys.executable, "-m", f"greencrawl.{module}"],
+        cwd=HOME / "src",
+        env={"GREENCRAWL_DATA": data, "GREENCRAWL_BIND": "127.0.0.1:0"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    said = ended.stderr + ended.stdout
+    assert ended.returncode == 1
+    assert "Traceback" not in said
+    assert f"{module}: cannot use {tmp_path}/file" in said
+    assert "Not a directory; GREENCRAWL_DATA may name another folder" in said
+
+
+@pytest.mark.parametrize("module", ["broker", "logger"])
+def test_a_data_folder_on_a_full_disk_is_named_in_one_line(module: str, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", f"greencrawl.{module}"],
+        cwd=HOME / "src",
+        env={"GREENCRAWL_DATA": str(tmp_path), "GREENCRAWL_BIND": "127.0.0.1:0"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,  # a pipe has no limit
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    told = f"{module}: cannot use {tmp_path}: File too large; make room"
+    assert ended.stderr.splitlines()[-1] == told
 
 
 PATCHED = "from gevent import monkey; monkey.patch_all()"

@@ -117,6 +117,7 @@ def test_a_broker_that_ends_at_its_start_is_reported_with_its_last_output(folder
             '{"event": "start_failed", "error": "no disk", "level": "error"}',
             "start_failed: no disk",
         ),
+        ('{"event": "wait_started", "reason": "disk full"}', "wait_started: disk full"),
         ('{"event": "start_failed"}', "start_failed \\(log"),
         ("{not json}", "{not json}"),
         ("", "it logged nothing"),
@@ -137,9 +138,29 @@ def test_broker_that_never_gets_ready_is_given_up(
     monkeypatch.setattr(processes, "START_SECONDS", 0.2)
     module(folder, "broker", OBEDIENT)
     pair = both(folder)
-    with pytest.raises(ProcessFailed, match=r"not ready in 0\.2 s"):
+    with pytest.raises(ProcessFailed, match=r"not ready in 0\.2 s: it logged nothing \(log: "):
         pair.start(lambda: False, NEVER)
     pair.stop(NEVER)
+
+
+def test_the_reason_why_a_broker_is_not_ready_yet_is_said_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "SAID_SECONDS", 0.1)
+    log = folder / "logs" / "broker.log"
+    log.parent.mkdir()
+    log.write_text('{"event": "wait_started", "reason": "the disk is full"}\n')
+    module(folder, "broker", OBEDIENT)
+    module(folder, "worker", OBEDIENT)
+    pair, said, looks = both(folder), list[str](), list[int]()
+
+    def ready() -> bool:
+        looks.extend([1] if said else [])
+        return len(looks) > 3
+
+    pair.start(ready, NEVER, said.append)
+    pair.stop(NEVER)
+    assert said == [f"the broker is not ready yet: wait_started: the disk is full (log: {log})"]
 
 
 def test_a_child_that_was_killed_is_started_again(folder: Path) -> None:
