@@ -221,7 +221,9 @@ class Text(Struct, frozen=True):
 class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of a seeding request. JSON bodies may have these fields; NDJSON and text cannot."""
 
-    force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
+    force: Annotated[
+        bool, Meta(description="Queue URLs again that were already fetched or given up")
+    ] = False
     if_changed: Annotated[
         bool, Meta(description="The same, but read pages again only if they have changed")
     ] = False

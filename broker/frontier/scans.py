@@ -130,7 +130,7 @@ class Scans:
             log.info("scan_discarded", reason=str(error))
             return None
         self._wake_ups.scanned(crawl.id, totals.leased)
-        if wanted(crawl, {p: row_of(reply) for p, reply in replies.items()}):
+        if self._lacks_quota(crawl, replies):
             self._quotas.want(crawl.id)
             if not self._duties.get(names.QUOTAS):  # the partition may have missed earlier changes
                 announce(placement.nodes, QUOTA, [crawl.id])
@@ -193,6 +193,13 @@ class Scans:
         except Unavailable as error:
             return str(error)
         return None
+
+    def _lacks_quota(self, crawl: Crawl, replies: dict[int, list[Any]]) -> bool:
+        try:
+            return wanted(crawl, {p: row_of(reply) for p, reply in replies.items()}, self._store)
+        except Unavailable as error:  # the next look finds it
+            log.info("quotas_delayed", reason=str(error))
+            return False
 
     def _sum(self, crawl: int, counts: Counts | None = None) -> tuple[Totals, dict[int, list[Any]]]:
         """Return counters of a crawl, and each partition's answer. Raises Unavailable."""

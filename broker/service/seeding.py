@@ -19,6 +19,7 @@ from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.coordination.activity import NONE
 from greencrawl.broker.frontier.scripts.partition import Mode
+from greencrawl.broker.service.forcing import by_end
 from greencrawl.broker.service.service import Service
 from greencrawl.schema import crash_points
 from greencrawl.schema.clock import monotonic
@@ -180,9 +181,10 @@ def seed(
 
     A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
     Idempotent: a URL that was seen is a ``duplicate``; with ``force`` it is queued ``again``, and
-    with ``if_changed`` as a refetch. Seeds of a node that is away are ``pending``: they are stored,
-    and queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
-    stored, and is queued in time.
+    with ``if_changed`` as a refetch. If its first task has not ended it stays a ``duplicate``: that
+    task fetches it. Seeds of a node that is away are ``pending``: they are stored, and queued when
+    the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be stored, and is
+    queued in time.
     """
     crawl = service.store.crawl(name)
     check_room(service)
@@ -193,11 +195,13 @@ def seed(
         wanted = [msgspec.structs.replace(item, kind=TaskKind.REFETCH) for item in wanted]
     fresh: set[str] = set()
     pending: set[str] = set()
-    if wanted:
-        admitted = admit(service, crawl, wanted, force=force)
-        fresh = {item.url for item, new in zip(wanted, admitted, strict=True) if new}
-        pending = {wanted[i].url for i in admitted.missed}
-    again = {item.url for item in wanted} - fresh - pending if force else set()
+    forced, first = by_end(service, crawl, wanted) if force else ([], wanted)
+    for items in (forced, first):
+        if items:
+            admitted = admit(service, crawl, items, force=items is forced, reopen=force)
+            fresh |= {item.url for item, new in zip(items, admitted, strict=True) if new}
+            pending |= {items[i].url for i in admitted.missed}
+    again = {item.url for item in forced} - fresh - pending
     return _reply(urls, verdicts, fresh, again, pending)
 
 
@@ -253,15 +257,21 @@ def admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> lis
 
 
 def admit(
-    service: Service, crawl: Crawl, admissions: Sequence[Admission], *, force: bool
+    service: Service,
+    crawl: Crawl,
+    admissions: Sequence[Admission],
+    *,
+    force: bool,
+    reopen: bool = False,
 ) -> Admitted:
     """Store a batch, admit it, settle it; return True for each URL that was new to the frontier.
 
-    If a stopped crawl gets a batch of only known URLs, the batch is not stored: the crawl stays
-    stopped. A batch stays pending for nodes that are away, and is settled when they are back.
+    If a stopped crawl gets a batch of only known URLs, without ``reopen``, the batch is not stored:
+    the crawl stays stopped. A batch stays pending for nodes that are away, and is settled when they
+    are back.
     """
-    stopped = crawl.stopping or crawl.reason == STOPPED
-    if stopped and not force and all(_is_known(service, crawl, item) for item in admissions):
+    stays = not (force or reopen) and (crawl.stopping or crawl.reason == STOPPED)
+    if stays and all(_is_known(service, crawl, item) for item in admissions):
         return Admitted([False] * len(admissions), 0, {})
     claimed: list[int] = []
 

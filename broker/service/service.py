@@ -20,7 +20,7 @@ from greencrawl.broker.service.hook_refusals import Refusals
 from greencrawl.broker.service.lease_dedup import LeaseDedup
 from greencrawl.broker.service.members import Members
 from greencrawl.broker.service.pages import Reader
-from greencrawl.broker.service.stored_counts import StoredCounts
+from greencrawl.broker.service.shared.stored_counts import StoredCounts
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.permits import OWN, Permits

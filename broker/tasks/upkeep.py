@@ -18,6 +18,7 @@ from gevent import Greenlet
 
 from greencrawl.broker.frontier.coordination.activity import ACTIVITY, ANY
 from greencrawl.broker.frontier.coordination.duties import UPKEEP
+from greencrawl.broker.frontier.coordination.quotas import pages_stored
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
@@ -296,7 +297,7 @@ class Upkeep:
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS
         spent = self._spent_seconds(crawl)
-        stored = self._service.store.stored(crawl.id) if crawl.options.max_pages else 0
+        stored = pages_stored(self._service.store, crawl, sums.requeued)
         limit = limit_reached(crawl, sums, spent, stored)
         if limit:
             return self._end_at_limit(crawl, sums, states, limit)
@@ -386,12 +387,11 @@ def _seen(sums: Totals) -> _Quiet:
 
 
 def limit_reached(crawl: Crawl, sums: Totals, spent_seconds: float, stored: int = 0) -> str:
-    """Return the name of the limit that the crawl has reached, or "".
-
-    ``stored``: pages by the store, which never takes more than the limit, whatever Redis counts.
-    """
+    """Return the limit that it has reached, or "". ``stored`` are pages by the store: it takes no
+    more than the limit, and counts a page once, however often it was fetched."""
     options = crawl.options
-    if options.max_pages and max(sums.stored, stored) >= options.max_pages:
+    pages = stored if sums.requeued else max(sums.stored, stored)
+    if options.max_pages and pages >= options.max_pages:
         return "max_pages"
     if options.max_bytes and sums.bytes >= options.max_bytes:
         return "max_bytes"

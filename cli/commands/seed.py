@@ -26,7 +26,9 @@ FULL_SECONDS = 5.0
 @click.command()
 @click.argument("crawl")
 @click.argument("urls", nargs=-1, required=True, metavar="URL...|-")
-@click.option("--force", is_flag=True, help="Queue URLs again that were already seen.")
+@click.option(
+    "--force", is_flag=True, help="Queue URLs again that were already fetched or given up."
+)
 @click.option(
     "--if-changed", is_flag=True, help="The same, but read pages again only if they have changed."
 )
@@ -40,7 +42,8 @@ def seed(
     queued again, were there already, and were rejected. Each rejected URL goes to standard error
     with its reason, and the exit code is then 1. Pending URLs wait for a Redis node that is away:
     they are kept, and queued when it is back. Repeating the command changes nothing, unless an
-    option queues known URLs again.
+    option queues known URLs again. A URL that still waits for its first fetch is a duplicate also
+    then.
     """
     broker = connecting.required(connecting.load(data))
     known = _crawl(broker, crawl)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.broker.service.stored_counts import failures_in
+from greencrawl.broker.service.shared.stored_counts import failures_in
 from greencrawl.cli import choose, connecting
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui import advice

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from greencrawl.broker.service.stored_counts import failures_in
+from greencrawl.broker.service.shared.stored_counts import failures_in
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
     duration,

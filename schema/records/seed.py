@@ -22,8 +22,8 @@ class Seed(Struct, frozen=True, forbid_unknown_fields=True):
 class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Body of ``POST /v1/crawls/{c}/urls`` as JSON; as NDJSON each line is one of ``urls``.
 
-    ``force`` queues URLs again that were already seen. ``if_changed`` does, too; the hosts of
-    stored pages are asked only whether these have changed.
+    ``force`` queues URLs again that were already fetched or given up. ``if_changed`` does, too; the
+    hosts of stored pages are asked only whether these have changed.
     """
 
     urls: Annotated[tuple[Url | Seed, ...], Meta(max_length=50_000)]
@@ -34,7 +34,8 @@ class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 class SeedItem(Struct, frozen=True, omit_defaults=True):
     """The result for a URL; ``reason`` says why it was rejected.
 
-    ``again``: the crawl knew it, and it is queued again.
+    ``again``: the crawl had fetched or given it up, and it is queued once more. ``duplicate``: the
+    crawl knew it; if it was forced, its first fetch is still to come or under way.
     """
 
     url: str

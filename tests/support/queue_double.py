@@ -50,6 +50,7 @@ class Sums:
     finished: int = 0
     stored: int = 0
     bytes: int = 0
+    requeued: int = 0
 
     @property
     def open(self) -> int:

@@ -192,6 +192,24 @@ def test_a_crawl_with_a_raised_limit_goes_on_where_it_ended(rig: Rig) -> None:
         rig.post("rounds")
 
 
+def test_a_crawl_reaches_its_page_limit_though_pages_are_fetched_again_meanwhile(rig: Rig) -> None:
+    """A URL that is being fetched for the first time is fetched once though it is forced."""
+    rig.site.hold["/3"] = threading.Event()
+    rig.put(max_pages=5)
+    wait_until(lambda: rig.site.asked["/3"], 20, "/3 is asked for")
+    wait_until(lambda: len(rig.stored()) == 3, 20, "three pages are stored")
+    urls = [rig.server.url(path) for path in ("/", "/1", "/3")]
+    for _ in range(2):
+        reply = rig.post("urls", {"urls": urls, "force": True})
+        assert [item["status"] for item in reply["items"]] == ["again", "again", "duplicate"]
+    rig.site.hold["/3"].set()
+    rig.wait_done()
+    assert rig.site.took() == {"/": 2, "/1": 2, "/2": 1, "/3": 1, "/4": 1}
+    stats = rig.stats()
+    assert (stats["reason"], stats["stored"]) == ("max_pages", 5)
+    assert (stats["fetched"], stats["requeued"]) == (7, 2)
+
+
 def test_a_round_of_fetching_keeps_each_page_until_its_new_version_is_stored(rig: Rig) -> None:
     rig.crawl()
     before = rig.stats()

@@ -5,6 +5,9 @@ back. So the sum of stored, leased and remaining tasks in a partition stays the 
 happens there. Only the broker that shares quotas out changes the sum: over all partitions it never
 exceeds the limit.
 
+A page that is fetched again is counted as stored once more, but the store has it once: so much more
+may be leased.
+
 One broker does this, under a duty. Each of its passes has a higher number; the numbers begin with
 the epoch of the duty. A pass first reads every partition under its number, and a partition keeps
 the highest number that it has seen. The partition refuses a quota under a lower number, which came
@@ -49,6 +52,8 @@ class Row(NamedTuple):
     leased: int
     stored: int
     due: bool
+    requeued: int = 0
+    """Known URLs that were queued again: ``stored`` may count pages twice."""
 
     @property
     def sum(self) -> int:
@@ -184,17 +189,18 @@ class Quotas:
 
         Nothing is done for a crawl without ``max_pages``, or for one that is not active.
         """
-        limit = crawl.options.max_pages
-        if not limit or crawl.state != "active":
+        if not crawl.options.max_pages or crawl.state != "active":
             self.forget(crawl.id)
             return
         counted = self._calls("count", self._args(crawl.id), partial=True)
         seen = {p: row_of(reply) for p, reply in counted.items()}
-        if len(seen) == len(self._partitions) and not wanted(crawl, seen):
+        if len(seen) == len(self._partitions) and not wanted(crawl, seen, self._store):
             return  # another broker was faster, or there is nothing to share
         epoch, sums = self._known.get(crawl.id, (0, {}))
         number = self._next(duty.epoch)
         rows = self._claim(crawl.id, number)
+        requeued = sum(row.requeued for row in seen.values())
+        limit = crawl.options.max_pages + _counted_twice(rows, self._store, crawl, requeued)
         if epoch != duty.epoch:  # another broker may have shared out since
             sums = {}
         away = sum(sums[p] for p in sums.keys() - rows.keys())
@@ -264,16 +270,41 @@ class Quotas:
         return {p: reply[2] for p, reply in replies.items() if reply[0] != b"GONE" and reply[1]}
 
 
-def wanted(crawl: Crawl, rows: Mapping[int, Row]) -> bool:
-    """Return whether there is something to share out."""
+def pages_stored(store: Store, crawl: Crawl, requeued: int) -> int:
+    """Return the pages (2xx) of a crawl with ``max_pages``; 0 if it has none.
+
+    If URLs were queued again, also before a commit has counted the pages. Raises Unavailable.
+    """
+    stored = store.stored(crawl.id) if crawl.options.max_pages else 0
+    if requeued and crawl.options.max_pages:
+        return stored or store.counts(crawl.id)["pages"]
+    return stored
+
+
+def _counted_twice(rows: Mapping[int, Row], store: Store, crawl: Crawl, requeued: int) -> int:
+    """Return how many more pages Redis counts as stored than the store has. Raises Unavailable.
+
+    ``rows`` were read before the store is: it may have pages of tasks that are leased there, so it
+    is never more than there are.
+    """
+    if not requeued:
+        return 0
+    return max(sum(row.stored for row in rows.values()) - pages_stored(store, crawl, requeued), 0)
+
+
+def wanted(crawl: Crawl, rows: Mapping[int, Row], store: Store) -> bool:
+    """Return whether there is something to share out. Raises Unavailable."""
     limit = crawl.options.max_pages
-    return bool(limit and plan(limit, rows, half=bool(crawl.options.auth)))
+    if not limit:
+        return False
+    limit += _counted_twice(rows, store, crawl, sum(row.requeued for row in rows.values()))
+    return bool(plan(limit, rows, half=bool(crawl.options.auth)))
 
 
 def row_of(reply: Sequence[Any]) -> Row:
     """Return a row from the answer of ``lua/crawls/count.lua``."""
     counters = fields(reply[1])
-    quota, waiting, leased, stored = (
-        int(counters.get(name, 0)) for name in ("quota", "wait", "leased", "stored")
+    quota, waiting, leased, stored, requeued = (
+        int(counters.get(name, 0)) for name in ("quota", "wait", "leased", "stored", "requeued")
     )
-    return Row(quota, waiting, leased, stored, 0 < reply[2] <= reply[0] + SOON_MS)
+    return Row(quota, waiting, leased, stored, 0 < reply[2] <= reply[0] + SOON_MS, requeued)

@@ -46,8 +46,8 @@
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set
 ``gc:{p}:y:<crawl>:<start>``  the same for URLs that wait in the overflow
-``gc:{p}:g:<crawl>:<start>``  the same for URLs on their way, in crawls with a calendar: each has
-                       one task, with its fingerprint
+``gc:{p}:g:<crawl>:<start>``  the same for URLs that were forced and are on their way, and in crawls
+                       with a calendar for all that are: each has one task, with its fingerprint
 ``gc:{p}:gf:<crawl>``  set of those of them that were forced meanwhile: if the task ends without a
                        page, the URL is queued again
 ``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring;
@@ -75,7 +75,8 @@ their source. All other keys are needed. These are their bounds:
 
 - the budget of tasks (``b``): waiting, leased and later tasks, the records of hosts with waiting
   tasks or in ``dry``, their lists and their entries in ``due``;
-- a share of that budget, and a number a host (``lua/queue/admit.lua``): ``g`` and ``gf``;
+- a share of that budget, and a number a host (``lua/queue/admit.lua``): ``g`` and ``gf``; they have
+  no more URLs than tasks wait, are leased or later;
 - budgets and numbers of their own, a share of the node's limit each (``memory.py``): ``r`` and
   ``ro``; ``t`` and ``to``; records of idle hosts and ``hi``, except those that may not be asked
   yet; ``f``;

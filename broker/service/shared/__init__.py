@@ -1,1 +1,1 @@
-"""Parts that the HTTP API and the Monitor share: parsing of queries, and actions."""
+"""Parts that the HTTP API and the Monitor share: parsing of queries, actions, counts."""

@@ -21,6 +21,7 @@ from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import Admission, Commit, Final, StoredPage, TaskKind
 from greencrawl.store import open_store
 from tests.support.queue_double import QueueDouble
+from tests.support.store_records import page
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -364,6 +365,8 @@ def test_seeds_with_if_changed_are_queued_as_conditional_refetches(
     api: Api, path: str, body: Any
 ) -> None:
     crawl = api.crawl(seeds=["https://a.example/"])
+    number = api.queue.fingerprint("https://a.example/")
+    api.store.commit(Commit([page(crawl["id"], number)]))
     result = api.call("POST", f"/v1/crawls/test/urls{path}", body)
     assert (result.status_code, len(result.json["items"])) == (200, 1)
     *_, batch = api.store.seeds(crawl["id"])

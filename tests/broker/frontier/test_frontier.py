@@ -1298,14 +1298,15 @@ def test_session_ends_with_its_absolute_life_however_often_it_is_extended(
     assert _zset(frontier, key) == [(s.token, at)]
 
 
-def test_retry_of_a_url_that_was_queued_twice_by_force_keeps_the_accounts(
+def test_retry_of_a_url_that_has_two_tasks_keeps_the_accounts(
     frontier: Frontier, store: Store
 ) -> None:
     from greencrawl.broker.frontier import Mode
 
     crawl = new_crawl(frontier, store, delay=0)
-    frontier.admit(crawl.id, urls("h.example", 1))
-    frontier.admit(crawl.id, urls("h.example", 1), mode=Mode.FORCE)
+    item = Admission("http://h.example/", kind=TaskKind.REREAD)
+    for _ in range(2):
+        frontier.admit(crawl.id, [item], mode=Mode.FORCE)
     (s,) = Worker(frontier).lease()
     retry = Retry(wait=60, kind="reset")
     items = [FinishItem(session=s.session, token=s.token, task=n, outcome=retry) for n in (1, 2)]
@@ -1335,7 +1336,7 @@ def test_forced_batch_that_is_admitted_twice_queues_its_urls_once(
 
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 2))
-    for batch, waiting in ((7, 5), (7, 5), (8, 8)):
+    for batch, waiting in ((7, 5), (7, 5), (8, 5)):
         frontier.admit(crawl.id, urls("h.example", 3), mode=Mode.FORCE, batch=batch)
         assert frontier.stats(crawl).waiting == waiting
 

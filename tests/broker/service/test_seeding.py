@@ -15,6 +15,7 @@ from greencrawl.broker.tasks.upkeep import Upkeep
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Commit, Final
 from tests.broker.api.test_app import FORM, JSON, NDJSON, Api, fields
+from tests.support.store_records import page
 
 PATH = "/v1/crawls/test/urls"
 
@@ -113,6 +114,9 @@ def test_a_crawl_with_an_unknown_normalise_rule_is_refused(api: Api) -> None:
 def test_force_queues_urls_that_were_seen(api: Api) -> None:
     body = {"urls": ["https://a.example/x"]}
     api.call("POST", PATH, body)
+    assert statuses(api.call("POST", PATH, {**body, "force": True})) == ["duplicate"], "it waits"
+    number = api.queue.fingerprint("https://a.example/x")
+    api.store.commit(Commit([page(1, number)]))
     twice = {"urls": [*body["urls"] * 2, "https://a.example/new"], "force": True}
     answer = api.call("POST", PATH, twice)
     assert statuses(answer) == ["again", "duplicate", "added"]

@@ -331,6 +331,30 @@ def test_a_crawl_ends_when_the_store_has_max_pages_whatever_redis_counted(rig: R
     assert rig.state() == ("done", "max_pages")
 
 
+def test_a_crawl_whose_pages_were_fetched_again_goes_on_until_the_store_has_max_pages(
+    rig: Rig,
+) -> None:
+    crawl = rig.crawl(max_pages=2)
+    rig.store.commit(Commit([page(crawl.id, 1)]))
+    rig.see(crawl, stored=2, requeued=1, waiting=1)
+    assert rig.queue.states[crawl.id] == "active"
+    rig.store.commit(Commit([page(crawl.id, 2)]))
+    rig.see(crawl, stored=3, requeued=1, waiting=1)
+    rig.see(crawl, stored=3, requeued=1, waiting=1)
+    assert rig.state() == ("done", "max_pages")
+
+
+def test_a_limit_that_is_set_after_the_last_page_counts_pages_that_were_fetched_again_once(
+    rig: Rig,
+) -> None:
+    crawl = rig.crawl()
+    rig.store.commit(Commit([page(crawl.id, 1), page(crawl.id, 2)]))
+    limited = rig.crawl(max_pages=3)
+    assert rig.store.stored(crawl.id) == 0, "no commit has counted them"
+    rig.see(limited, stored=4, requeued=2, waiting=1)
+    assert rig.queue.states[crawl.id] == "active"
+
+
 def test_leasing_goes_on_when_the_limit_was_raised(rig: Rig) -> None:
     crawl = rig.crawl(max_pages=10)
     rig.see(crawl, stored=10, leased=3, waiting=5)

@@ -12,8 +12,9 @@
 --
 -- mode 0  queue new URLs
 --      1  queue known URLs again, whatever the budget, once for each batch (a number of the log of
---         seeds; 0: each time). This includes URLs that wait in the overflow by this node's data: the data
---         may be an older copy, and such a URL may have no row any more by which it could come back
+--         seeds; 0: each time), but not a URL whose forced task has not ended: that task serves both
+--         requests. This includes URLs that wait in the overflow by this node's data: the data may be an
+--         older copy, and such a URL may have no row any more by which it could come back
 --      2  only mark as seen, and count as finished, URLs from before a loss: 'S' (stored),
 --         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
 --      4  the same at the memory limit, but only for URLs in the overflow: their rows there were deleted
@@ -36,9 +37,11 @@ if not c then return {'GONE'} end
 local seen, spilled = urlset('z', id), urlset('y', id)
 local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
 
--- Tasks that are on their way: in a crawl with a calendar all queued tasks, also new ones. In an older copy
--- of the node a URL may still wait that was fetched since, and that is due again by its date.
-local again = (mode == AGAIN or c.cal and mode ~= MARK and mode ~= MARK_SPILLED) and urlset('g', id)
+-- Tasks that are on their way: those that were forced, and in a crawl with a calendar all queued tasks, also
+-- new ones. In an older copy of the node a URL may still wait that was fetched since, and that is due again
+-- by its date.
+local again = (mode == AGAIN or mode == FORCE or c.cal and mode ~= MARK and mode ~= MARK_SPILLED)
+    and urlset('g', id)
 -- Whether a task has no row in the store: it settles no due row.
 local function apart(value)
   local kind = math.floor(num(string.match(value, '^.%d+,(%d+)')) / KIND)
@@ -153,7 +156,8 @@ for i = 4, #args, 3 do
     end
   elseif mode == FORCE then
     queue = not done or redis.call('SADD', done, fp) == 1
-    if queue and again and not apart(value) then
+    if done and queue then forced = forced + 1 end
+    if queue and not apart(value) then
       if again.add(fp) then
         value = put_mark(value, fp)
       else -- its task may be about to end: then finish.lua queues it again
@@ -162,7 +166,6 @@ for i = 4, #args, 3 do
       end
     end
     if queue or not spilled.has(fp) then flag = seen.add(fp) and '1' or '0' end
-    if done and queue then forced = forced + 1 end
     cost = cost_of(value)
   elseif mode == REFILL or not spilled.has(fp) then
     if seen.add(fp) then

@@ -12,11 +12,13 @@ import pytest
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.coordination.quotas import row_of
+from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import (
     Admission,
     CloseItem,
+    Commit,
     Crawl,
     CrawlOptions,
     Dead,
@@ -29,6 +31,7 @@ from greencrawl.schema.records import (
     ReleaseItem,
     Retry,
     Session,
+    StoredPage,
 )
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store import open_store
@@ -89,6 +92,21 @@ class Rig:
         rest = tuple(range(len(outcomes) + 1, len(session.tasks) + 1))
         close = CloseItem(session=session.session, token=session.token, report=report, release=rest)
         assert self.brokers[0].close_sessions([close]) == ["ok"]
+
+    def store_pages(self, crawl: Crawl, session: Session) -> list[str]:
+        """Store a page for each of its tasks; return their URLs. None is one too many."""
+        urls = [task.url for task in session.tasks]
+        number_of = self.brokers[0].fingerprint
+        self.sequence += 1
+        pages = [
+            StoredPage(
+                crawl=crawl.id, fingerprint=number_of(url), url=url, status=200,
+                fetched_ms=self.sequence,
+            )
+            for url in urls
+        ]  # fmt: skip
+        assert not self.store.commit(Commit(pages)).refused
+        return urls
 
     def spent(self, crawl: Crawl) -> int:
         totals = self.brokers[0].stats(crawl)
@@ -192,6 +210,30 @@ def test_quota_moves_to_partitions_where_tasks_wait_until_the_last_page(rig: Rig
             outcome = Done(stored=True) if good else Dead(kind="timeout")
             rig.end(session, *[outcome] * len(session.tasks))
     assert stored == 50
+
+
+@pytest.mark.parametrize("hosts", [1, 5])
+def test_a_page_that_is_fetched_again_counts_once_for_the_page_limit(rig: Rig, hosts: int) -> None:
+    crawl = rig.crawl(max_pages=10, hosts=0)
+    urls = [f"http://h{n % hosts}.example/{n}" for n in range(20)]
+    rig.brokers[0].admit(crawl.id, [Admission(url, level=1) for url in urls])
+    rig.start()
+    known: list[str] = []
+    for number in range(40):
+        if number < 10:
+            items = [Admission(url) for url in known[-4:]]
+            rig.brokers[0].admit(crawl.id, items, mode=Mode.FORCE)
+        assert rig.brokers[0].look(crawl) is not None, "as the upkeep does"
+        for session in rig.lease(max_sessions=2, tasks_per_session=2, wait=1):
+            known += rig.store_pages(crawl, session)
+            rig.end(session, *[Done(stored=True)] * len(session.tasks))
+        stats = rig.brokers[0].stats(crawl)
+        pages = rig.store.counts(crawl.id)["pages"]
+        assert stats.leased + pages <= 10
+        if pages == 10:
+            break
+    assert rig.store.counts(crawl.id)["pages"] == rig.store.stored(crawl.id) == 10
+    assert stats.stored > 10, "nothing was fetched again"
 
 
 def test_quotas_follow_a_page_limit_that_is_raised_lowered_or_removed(rig: Rig) -> None:

@@ -29,6 +29,7 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import (
     Admission,
     Commit,
+    Dead,
     Done,
     Final,
     FinishItem,
@@ -251,6 +252,20 @@ def test_a_recovery_queues_a_url_once_that_several_batches_force(rig: Rig, lost:
     assert rig.waiting() == ["h.example/a", "h.example/b"]
 
 
+def test_a_url_that_several_batches_force_is_given_up_once_after_a_recovery(rig: Rig) -> None:
+    rig.tick(MARGIN + 3)
+    copy = rig.saved()
+    for _ in range(2):
+        rig.seed("h.example/a", force=True)
+    rig.put_back(copy)
+    rig.refilled()
+    (session,) = until(lambda: _lease_or_nothing(Worker(rig.frontier)), 10)
+    dead = Dead(kind="timeout")
+    item = FinishItem(session=session.session, token=session.token, task=1, outcome=dead)
+    assert rig.frontier.finish([item]) == ["ok"]
+    assert rig.frontier.stats(rig.crawl).open == 0
+
+
 def test_an_earlier_batch_with_a_later_stamp_does_not_hide_the_one_that_a_node_lost(
     rig: Rig,
 ) -> None:
@@ -285,7 +300,7 @@ def test_very_many_forced_urls_are_not_compared_and_none_is_left_out(
     rig.seed("h.example/a", "h.example/c", force=True)
     rig.put_back(copy)
     rig.refilled()
-    assert rig.waiting() == ["h.example/a", "h.example/a", "h.example/b", "h.example/c"]
+    assert rig.waiting() == ["h.example/a", "h.example/b", "h.example/c"]
 
 
 def test_blocks_hold_on_a_redis_that_forgot_them(rig: Rig) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from greencrawl.broker.service import stored_counts
-from greencrawl.broker.service.stored_counts import StoredCounts
+from greencrawl.broker.service.shared import stored_counts
+from greencrawl.broker.service.shared.stored_counts import StoredCounts
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Commit, Crawl, CrawlOptions, CrawlStats
 from greencrawl.store import Store, open_store
