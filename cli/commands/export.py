@@ -88,9 +88,10 @@ def export(
 ) -> None:
     """Write what a crawl stored.
 
-    First its pages, then (not as WARC) the URLs without a page, with the reason. With --items, the
-    records of its hook instead. CRAWL may be left out when there is only one. The command reads the
-    store itself: no broker needs to run, and a crawl may go on meanwhile.
+    The command writes the pages, and then the URLs without a page, with the reason (not in WARC
+    files). With --items it writes the records of the hook instead. CRAWL may be left out when there
+    is only one. The command reads the store itself: no broker needs to run, and a crawl may go on
+    meanwhile.
     """
     if crawl and named and crawl != named:
         raise InvalidConfig([("--crawl", f"names {named}, and the argument {crawl}")])

@@ -26,9 +26,11 @@ FULL_SECONDS = 5.0
 @click.command()
 @click.argument("crawl")
 @click.argument("urls", nargs=-1, required=True, metavar="URL...|-")
-@click.option("--force", is_flag=True, help="Queue URLs again that were already seen.")
+@click.option("--force", is_flag=True, help="Also queue known URLs again.")
 @click.option(
-    "--if-changed", is_flag=True, help="The same, but read pages again only if they have changed."
+    "--if-changed",
+    is_flag=True,
+    help="Like --force, but fetch a stored page only if it has changed.",
 )
 @connecting.data_option
 def seed(
@@ -36,11 +38,11 @@ def seed(
 ) -> None:
     """Add URLs to a crawl.
 
-    `-` reads URLs from standard input, one a line. The command prints how many were added, were
-    queued again, were there already, and were rejected. Each rejected URL goes to standard error
-    with its reason, and the exit code is then 1. Pending URLs wait for a Redis node that is away:
-    they are kept, and queued when it is back. Repeating the command changes nothing, unless an
-    option queues known URLs again.
+    `-` reads URLs from standard input, one per line. The command prints how many URLs were added,
+    queued again, already known, and rejected. Each rejected URL is printed to standard error with
+    the reason, and the exit code is then 1. Pending URLs are stored, and are queued when their
+    Redis node is back. Repeating the command changes nothing, unless an option queues known URLs
+    again.
     """
     broker = connecting.required(connecting.load(data))
     known = _crawl(broker, crawl)
