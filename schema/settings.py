@@ -220,16 +220,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "the same on all workers and brokers",
     ),
     "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
-    "ADMIN_TOKEN": (
-        "",
-        variables.text,
-        "Bearer token of administrators, who may do everything; secret",
-    ),
-    "VIEW_TOKEN": (
-        "",
-        variables.text,
-        "Token with which a person can see the Monitor, but change nothing; secret",
-    ),
+    "ADMIN_TOKEN": ("", variables.text, "Bearer token of administrators; secret"),
+    "VIEW_TOKEN": ("", variables.text, "Token to see the Monitor, but change nothing; secret"),
     "TLS_CERT": (
         "",
         variables.text,
@@ -278,9 +270,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "CREDENTIALS": (
         "",
         variables.optional_path,
-        "File (mode 0600) with passwords and keys for logins of crawls; if empty, "
-        "credentials.toml in the data folder; or set GREENCRAWL_AUTH_NAME_FIELD, see "
-        "docs/authentication.md",
+        "File (mode 0600) with secrets for logins of crawls; if empty, credentials.toml in the "
+        "data folder; or set GREENCRAWL_AUTH_NAME_FIELD, see docs/authentication.md",
     ),
     "SESSION_KEY": (
         "",

@@ -63,7 +63,11 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
     is_flag=True,
     help="Only the records that the hook's `items` found, each on a line or row of its own.",
 )
-@click.option("--bodies", is_flag=True, help="Include page bodies, base64; WARC always does.")
+@click.option(
+    "--bodies",
+    is_flag=True,
+    help="Also write the bodies of pages, in base64; WARC always has them.",
+)
 @click.option("--raw", is_flag=True, help="Leave CSV cells that begin a formula as they are.")
 @click.option("--pages-only", is_flag=True, help="Leave out the URLs without a page.")
 @click.option(

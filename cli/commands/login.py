@@ -73,12 +73,9 @@ def login(
 ) -> None:
     """Log in with an entry of a crawl's `auth`, for the workers.
 
-    The command says whether the site accepts the login, and if not, why. If OAuth needs the consent
-    of a person (grant `code`, OAuth 1.0a), it shows the address to open, and waits for the answer
-    of the browser. The entry NAME is taken from FILE.toml, otherwise from the known crawls. Secrets
-    come from the environment (GREENCRAWL_AUTH_NAME_PASSWORD) or from credentials.toml; see
-    docs/authentication.md.
-    """
+    The command says whether the site accepts the login, or why not. For OAuth that needs a person
+    (grant `code`, OAuth 1.0a) it shows the address to open, and waits for the browser's answer. The
+    entry NAME is from FILE.toml, or from a known crawl. Secrets: see docs/authentication.md."""
     if status and forget:
         raise click.UsageError("--status and --forget are two commands")
     settings = connecting.load(data)

@@ -226,8 +226,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Literal["record", "fold"],
         Meta(
             description="Whether to follow canonical URLs (rel=canonical). record: only record "
-            "them; fold: also follow them, and keep no content of a page if the page there has the "
-            "same text"
+            "them; fold: also follow them, and keep no content if the page there has the same text"
         ),
     ] = "record"
     nofollow: Annotated[
