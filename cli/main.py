@@ -91,7 +91,7 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="greencrawl", message="%(prog)s %(version)s")
 def greencrawl() -> None:
-    """A distributed web crawler: `greencrawl crawl URL` to begin.
+    """Greencrawl is a distributed web crawler. To begin, run `greencrawl crawl URL`.
 
     Settings of the processes (addresses, tokens, folders) are GREENCRAWL_* environment variables,
     which may be in a file .env in the current folder; docs/configuration.md lists them.

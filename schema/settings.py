@@ -128,14 +128,14 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "BIND": (
         "127.0.0.1:8765",
         variables.bind,
-        "host:port on which the broker listens; it needs tokens unless this is loopback",
+        "host:port on which the broker listens; unless this is loopback, tokens must be set",
     ),
     "METRICS_BIND": (
         "",
         variables.optional_bind,
         "host:port on which a worker's supervisor serves the metrics of all its processes, at "
-        "/metrics, such as 127.0.0.1:8766; it needs GREENCRAWL_WORKER_TOKEN unless this is "
-        "loopback; empty: no metrics are served",
+        "/metrics, such as 127.0.0.1:8766; unless this is loopback, GREENCRAWL_WORKER_TOKEN must "
+        "be set; if empty, no metrics are served",
     ),
     "BROKER": (
         "http://127.0.0.1:8765",
@@ -146,41 +146,41 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "REDIS": (
         "",
         variables.addresses("redis", "rediss", "unix"),
-        "Redis nodes, comma-separated; empty: the embedded one",
+        "Redis nodes, comma-separated; if empty, the embedded Redis",
     ),
     "STORE": (
         "",
         variables.store,
         "sqlite:///PATH, or mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…]; "
-        "empty: content.sqlite in the data folder",
+        "if empty, content.sqlite in the data folder",
     ),
     "STORE_STEWARD": (
         "",
         variables.account,
         "USER:PASSWORD with which brokers and `greencrawl store` administer a ring of masters; "
-        "workers do not need it; empty: the account of GREENCRAWL_STORE; secret",
+        "workers do not need it; if empty, the account of GREENCRAWL_STORE; secret",
     ),
     "BODIES": (
         "sql",
         variables.bodies,
-        "Where bodies are kept: sql, or warc:FOLDER for WARC files (SQL then has their places in "
-        "the files); the same on all workers and brokers",
+        "Where bodies are kept: sql, or warc:FOLDER for WARC files (SQL then has their positions "
+        "in the files); the same on all workers and brokers",
     ),
     "JOURNAL_MONTHS": (
         "12",
         variables.number(int, 0, 1200),
-        "How many months of the journal are kept, besides the current one; 0: all",
+        "How many months of the journal are kept, besides the current one; 0 keeps all",
     ),
     "JOURNAL_DAYS": (
         "30",
         variables.number(int, 0, 36_500),
         "How many days the journal keeps attempts that brought a page, on MySQL up to a month "
-        "longer; at most GREENCRAWL_JOURNAL_MONTHS; 0: as long as other attempts",
+        "longer; at most GREENCRAWL_JOURNAL_MONTHS; 0 keeps them as long as other attempts",
     ),
     "VERSION_DAYS": (
         "365",
         variables.number(int, 0, 36_500),
-        "How many days earlier fetches of a page stay in its history; 0: for ever",
+        "How many days earlier fetches of a page stay in its history; 0 keeps them for ever",
     ),
     "SAMPLE_DAYS": (
         "90",
@@ -208,8 +208,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "",
         variables.dns_servers,
         "Name servers that workers ask, such as 127.0.0.1:5353,1.1.1.1,[::1]:53; the default port "
-        "is 53; empty: those of /etc/resolv.conf; `system`: the resolver of the operating system, "
-        "in 32 threads",
+        "is 53; if empty, those of /etc/resolv.conf; `system` is the resolver of the operating "
+        "system, in 32 threads",
     ),
     "HOOKS": (
         "",
@@ -220,8 +220,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "the same on all workers and brokers",
     ),
     "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
-    "ADMIN_TOKEN": ("", variables.text, "Bearer token of administrators: crawls, hosts; secret"),
-    "VIEW_TOKEN": ("", variables.text, "Token to see the Monitor, and change nothing; secret"),
+    "ADMIN_TOKEN": ("", variables.text, "Bearer token of administrators; secret"),
+    "VIEW_TOKEN": ("", variables.text, "Token to see the Monitor, but change nothing; secret"),
     "TLS_CERT": (
         "",
         variables.text,
@@ -244,7 +244,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "WORKER_ID": (
         "",
         variables.worker_id,
-        "Name of this worker; empty: the host name of its machine",
+        "Name of this worker; if empty, the host name of its machine",
     ),
     "LEASE_SECONDS": (
         "60",
@@ -270,14 +270,14 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "CREDENTIALS": (
         "",
         variables.optional_path,
-        "File (mode 0600) with passwords and keys for logins of crawls; empty: credentials.toml in "
-        "the data folder; or set GREENCRAWL_AUTH_NAME_FIELD, see docs/authentication.md",
+        "File (mode 0600) with secrets for logins of crawls; if empty, credentials.toml in the "
+        "data folder; or set GREENCRAWL_AUTH_NAME_FIELD, see docs/authentication.md",
     ),
     "SESSION_KEY": (
         "",
         variables.session_key,
         "Key that encrypts the sessions of logins which workers share through Redis; the same on "
-        "all machines; `openssl rand -base64 32` makes one; empty: each machine logs in by "
+        "all machines; `openssl rand -base64 32` makes one; if empty, each machine logs in by "
         "itself; secret",
     ),
     "LOGGER_BIND": (

@@ -16,10 +16,12 @@ from greencrawl.schema.records import CrawlOptions
 @click.argument("options", nargs=-1, required=True, metavar="KEY=VALUE…")
 @connecting.data_option
 def set(crawl: str, options: Sequence[str], data: str | None) -> None:
-    """Change options of a crawl, and leave the others as they are: `greencrawl set news delay=2`.
+    """Change options of a crawl: `greencrawl set news delay=2`.
 
-    KEY is an option of docs/configuration.md; `KEY=` sets the default. A list is given value by
-    value (`exclude=a exclude=b`) or as JSON. Workers follow within a second.
+    Options that are not named stay as they are.
+
+    KEY is an option in docs/configuration.md; `KEY=` sets the default. Write a list value by value
+    (`exclude=a exclude=b`) or as JSON. Workers follow within a second.
     """
     wanted = key_values.parsed(options, CrawlOptions)
     broker = connecting.required(connecting.load(data))

@@ -16,17 +16,17 @@ from greencrawl.store.migrations import Migration
 @click.option(
     "--post",
     is_flag=True,
-    help="Also apply migrations that need all older processes to have ended.",
+    help="Also apply migrations for which all older processes must have ended.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @connecting.data_option
 def migrate(post: bool, dry_run: bool, data: str | None) -> None:
     """Bring the store up to date.
 
-    Run the first part before processes of the new version start, while older ones run on. On SQLite
-    the new processes run it themselves, and any process runs it on an empty store. Run the second
-    part, --post, when all brokers and workers are of the new version; on SQLite the next process
-    that has the file for itself runs it, too.
+    Run the command before processes of the new version start; older processes may run on. On
+    SQLite, and on an empty store, the new processes do this themselves. When all brokers and
+    workers are of the new version, run it with --post. On SQLite the next process that has the file
+    for itself also does that.
     """
     settings = connecting.load(data)
     where = mask_url(settings.store_url)

@@ -35,21 +35,30 @@ JOIN = (
 
 @click.command()
 @click.argument("node", required=False)
-@click.option("--gone", is_flag=True, help="Also nodes that have left or are lost.")
-@click.option("--join", is_flag=True, help="Print the line that starts a worker elsewhere.")
-@click.option("--forget", is_flag=True, help="NODE is gone for good: end its alert and its orders.")
+@click.option("--gone", is_flag=True, help="Also list nodes that have left or are lost.")
+@click.option(
+    "--join", is_flag=True, help="Print the command that starts a worker on another machine."
+)
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Remove NODE, which is gone for good, with its alert and its orders.",
+)
 @connecting.data_option
 def nodes(node: str | None, gone: bool, join: bool, forget: bool, data: str | None) -> None:
     """List the nodes that work together: workers, brokers, loggers.
 
-    One node a line, separated by tabs: name, kind, state, processes, hosts under way, requests and
-    pages a second, memory, version. With NODE: its whole report, the options that it follows and
-    who set them, and its orders.
+    Each line is a node, with values that are separated by tabs: name, kind, state, processes, hosts
+    with a request under way, requests and pages per second, memory, version. With NODE the command
+    shows the reports of this node, the options that it follows and who set them, and its orders.
     """
     settings = connecting.load(data)
     if join:
         click.echo(join_line(settings))
-        click.echo("it holds the passwords of this system; run it where greencrawl is", err=True)
+        click.echo(
+            "this command has passwords of this system; run it in a checkout on the other machine",
+            err=True,
+        )
         return
     if forget and node is None:
         raise click.UsageError("--forget needs a NODE")
@@ -77,11 +86,11 @@ def nodes(node: str | None, gone: bool, join: bool, forget: bool, data: str | No
 @click.argument("options", nargs=-1, required=True, metavar="KEY=VALUE…")
 @connecting.data_option
 def order(node: str, options: Sequence[str], data: str | None) -> None:
-    """Order options for NODE, or for `all` nodes: processes, greenlets, requests_per_second,
-    paused, drain or log_level.
+    """Give orders to a node, or to `all` nodes.
 
-    Nodes follow within a second. An order holds, also over restarts, until `KEY=` takes it back. An
-    order to one node counts before an order to all nodes.
+    KEY is processes, greenlets, requests_per_second, paused, drain or log_level. Nodes follow
+    within a second. An order is valid, even after restarts, until `KEY=` takes it back. An order to
+    one node wins over an order to all nodes.
     """
     wanted = key_values.parsed(options, NodeOptions)
     broker = connecting.living(connecting.load(data))
@@ -94,9 +103,12 @@ def order(node: str, options: Sequence[str], data: str | None) -> None:
 @click.argument("node")
 @connecting.data_option
 def drain(node: str, data: str | None) -> None:
-    """Let a worker hand back what it holds, and lease no more: then it may be switched off.
+    """Let a worker hand back its URLs, before it is switched off.
 
-    The command waits until nothing is held there; if you stop it, the node still goes on.
+    The worker also leases no more URLs.
+
+    The command waits until the worker has handed back everything. If you stop the command, the
+    worker still does so.
     `greencrawl order NODE drain=` lets it crawl again.
     """
     broker = connecting.living(connecting.load(data))

@@ -32,10 +32,10 @@ GOES_ON = "the repair goes on at the broker; `greencrawl repair` joins it again"
 def repair(everything: bool, data: str | None) -> int:
     """Refill Redis from the store.
 
-    Brokers do this by themselves when Redis was restarted, is outdated or empty. Without --all
-    Redis gets what it may have missed last, with --all it gets everything; if the store itself lost
-    data, Redis is emptied first. Pages are not fetched again for it, but no fetch begins while it
-    runs. Ctrl-C ends only the display, not the repair.
+    Brokers do this by themselves when Redis was restarted, is outdated or is empty. Without --all
+    Redis gets what it may have missed since its last tick; with --all it gets everything. If the
+    store itself lost data, Redis is emptied first. A repair fetches no page again, but no fetch
+    begins while it runs. Ctrl-C ends only the display, not the repair.
     """
     settings = connecting.load(data)
     # It need not be ready: it may be waiting for this very command.

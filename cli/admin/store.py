@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def store() -> None:
     """Show the servers of the store, and act on them.
 
-    Brokers look after a ring of masters by themselves; `form` is needed once, the others after a
-    loss (docs/operations.md).
+    Brokers look after a store of two masters by themselves. You need `form` once, and the other
+    commands after the loss of a server (docs/operations.md).
     """
     log.configure("store", "error")
 
@@ -45,7 +45,10 @@ def store() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the state of a ring as JSON.")
 @connecting.data_option
 def status(as_json: bool, data: str | None) -> int:
-    """Show who takes writes, who acknowledges them, who lags, and what to do.
+    """Show the state of the servers, and what to do.
+
+    The command shows which server takes writes, which ones acknowledge them, and how far the others
+    are behind.
 
     The exit code is 1 if there is something to do.
     """
@@ -73,8 +76,8 @@ def status(as_json: bool, data: str | None) -> int:
 def form() -> None:
     """Make one store of empty servers.
 
-    Each gets a vote; the first master is opened for writing, the second acknowledges it, the
-    replicas follow. All must be up. Running it again changes nothing.
+    All servers must run. Each gets a vote. The first master is opened for writing, the second one
+    acknowledges commits, and the replicas copy them. Running the command again changes nothing.
     """
     from greencrawl.store.mysql.cluster.steward import by_hand
 
@@ -92,10 +95,12 @@ def form() -> None:
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def takeover(server: str, lose: bool, yes: bool) -> None:
-    """Let SERVER (HOST:PORT; by default the other master) take writes from now on.
+    """Let SERVER take writes from now on.
 
-    Running transactions end first, and nothing is lost. Brokers do this by themselves when the
-    writer is lost.
+    SERVER is HOST:PORT, by default the other master.
+
+    Transactions that are under way end first, and nothing is lost. Brokers do this by themselves
+    when the writer is lost.
     """
     from greencrawl.store.mysql.cluster.steward import by_hand
 
@@ -109,9 +114,11 @@ def takeover(server: str, lose: bool, yes: bool) -> None:
 @store.command()
 @click.argument("server")
 def rejoin(server: str) -> None:
-    """Add SERVER (HOST:PORT) again after it was set up again: empty, or from a copy.
+    """Add a server again after it was set up again.
 
-    A server that comes back with its own data needs nothing.
+    SERVER (HOST:PORT) may be empty, or a copy of another server.
+
+    You need not run this for a server that comes back with its own data.
     """
     from greencrawl.store.mysql.cluster.steward import by_hand
 
@@ -130,9 +137,11 @@ def rejoin(server: str) -> None:
 )
 @click.option("--stop", is_flag=True, help="Stop the servers; their data stays.")
 def local(folder: str, stop: bool) -> None:
-    """Start two masters and three replicas of MariaDB on loopback, to try a cluster.
+    """Start five MariaDB servers on loopback, to try a cluster.
 
-    They outlive the command. Running it again starts those that do not run.
+    They are two masters and three replicas.
+
+    The servers go on when the command ends. Running it again starts servers that do not run.
     """
     from greencrawl.store.mysql.cluster.local.cluster import LocalCluster
     from greencrawl.store.mysql.cluster.steward import by_hand

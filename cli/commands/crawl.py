@@ -70,7 +70,7 @@ class Job:
     "--processes",
     type=click.IntRange(0),
     metavar="N",
-    help="Worker processes.  [default: 1 a core]",
+    help="Number of worker processes.  [default: 1 per core]",
 )
 @click.option(
     "--summary",
@@ -87,14 +87,14 @@ class Job:
 @click.option(
     "--every",
     metavar="TIME",
-    help="Begin again from the seeds after this time, counted from each beginning: 90m, 12h, 1d.  "
+    help="Begin again from the seeds after this time (90m, 12h, 1d), counted from each start.  "
     "[default: never]",
 )
 @click.option(
     "--again",
     metavar="N|all",
-    help="In each period also fetch known pages up to this depth, or all, if they have changed.  "
-    "[default: the seeds alone]",
+    help="In each period also fetch known pages that have changed, up to this depth, or all.  "
+    "[default: only the seeds]",
 )
 @click.option("--follow", "stay", is_flag=True, help="Keep running between two periods.")
 @click.option("--demo", is_flag=True, help="Serve the shipped site on loopback and crawl it.")
@@ -114,14 +114,15 @@ def crawl(
 ) -> None:
     """Crawl until nothing is left to fetch.
 
-    It starts from the given URLs, or as FILE.toml says. It runs a broker and workers of its own,
-    shows the progress, and ends with a summary. Ctrl-C stops cleanly; the same command again
-    resumes. With GREENCRAWL_BROKER set, that broker gets the crawl, and the command only shows it.
-    If nothing at all was stored, the exit code is 1, and the reason is printed. For a crawl that
-    begins again (--every) the command ends when the crawl first rests, unless --follow is given.
+    The crawl starts from the given URLs, or as FILE.toml says. The command runs a broker and
+    workers of its own, shows the progress, and ends with a summary. Ctrl-C stops cleanly; the same
+    command resumes. If GREENCRAWL_BROKER is set, that broker gets the crawl, and the command only
+    shows it. If no page at all was stored, the exit code is 1, and the reason is printed. For a
+    crawl that begins again (--every) the command ends when the crawl first rests, unless --follow
+    is given.
 
-    FILE.toml holds the options below under the same names (max_pages = 100), with seeds = [...]
-    and, if wanted, name = "..."; an option given here wins over the file.
+    FILE.toml has the options below under the same names (max_pages = 100). It also has seeds =
+    [...], and may have name = "...". An option on the command line wins over the file.
     """
     recrawl = _recrawl(every, again)
     asked = given(options) | ({"recrawl": recrawl} if recrawl else {})

@@ -18,14 +18,16 @@ PAGE = 1000
 
 @click.command()
 @click.argument("crawl", required=False)
-@click.option("--requeue", is_flag=True, help="Queue all of them again, with their errors at 0.")
+@click.option(
+    "--requeue", is_flag=True, help="Queue all of them again; their failures no longer count."
+)
 @connecting.data_option
 def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
     """List URLs that were given up.
 
-    CRAWL may be left out when there is only one. One a line, separated by tabs: when, kind of
-    failure, HTTP status, URL, detail. With --requeue they are tried again: at once if a broker
-    runs, otherwise when the crawl is run again.
+    CRAWL may be left out when there is only one. Each line has time, kind of failure, HTTP status,
+    URL and detail, separated by tabs. With --requeue these URLs are tried again: at once if a
+    broker runs, otherwise when the crawl is run again.
     """
     settings = connecting.load(data)
     broker = connecting.answering(settings)

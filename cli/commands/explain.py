@@ -30,12 +30,12 @@ from greencrawl.store.base import Store
 @click.option("--crawl", metavar="NAME", help="Only in this crawl.  [default: in every crawl]")
 @connecting.data_option
 def explain(url: str, crawl: str | None, data: str | None) -> None:
-    """Say where a URL is, and why.
+    """Say in which state a URL is, and why.
 
-    A URL is fetched, waiting, held back, excluded by a rule, parked or given up: this says which,
-    in one sentence for each crawl. Then come the tries so far, the latest first, and the versions
-    of a page that was fetched more than once. The running broker is asked; if none answers, the
-    store, which does not know what is waiting.
+    A URL is fetched, waiting, held back, excluded by a rule, parked or given up. The command says
+    which, in one sentence for each crawl. Then it lists the tries so far, the latest first, and the
+    versions of a page that was fetched more than once. It asks the running broker. If none answers,
+    it reads the store, which does not know which URLs wait.
     """
     typed_url(url, "URL")
     settings = connecting.load(data)

@@ -63,7 +63,11 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
     is_flag=True,
     help="Only the records that the hook's `items` found, each on a line or row of its own.",
 )
-@click.option("--bodies", is_flag=True, help="Include page bodies, base64; WARC always does.")
+@click.option(
+    "--bodies",
+    is_flag=True,
+    help="Also write the bodies of pages, in base64; WARC always has them.",
+)
 @click.option("--raw", is_flag=True, help="Leave CSV cells that begin a formula as they are.")
 @click.option("--pages-only", is_flag=True, help="Leave out the URLs without a page.")
 @click.option(
@@ -88,9 +92,10 @@ def export(
 ) -> None:
     """Write what a crawl stored.
 
-    First its pages, then (not as WARC) the URLs without a page, with the reason. With --items, the
-    records of its hook instead. CRAWL may be left out when there is only one. The command reads the
-    store itself: no broker needs to run, and a crawl may go on meanwhile.
+    The command writes the pages, and then the URLs without a page, with the reason (not in WARC
+    files). With --items it writes the records of the hook instead. CRAWL may be left out when there
+    is only one. The command reads the store itself: no broker needs to run, and a crawl may go on
+    meanwhile.
     """
     if crawl and named and crawl != named:
         raise InvalidConfig([("--crawl", f"names {named}, and the argument {crawl}")])

@@ -35,23 +35,23 @@ QUARANTINE = (sys.executable, "-P", "-m", "greencrawl.worker", "--quarantine")
 
 @click.command()
 @click.argument("crawl", required=False)
-@click.option("--urls", is_flag=True, help="List every page rather than some examples.")
+@click.option("--urls", is_flag=True, help="List every page, not only some examples.")
 @click.option(
     "--again",
     is_flag=True,
-    help="Run on_page, items and links again on these pages as they are stored, without a fetch.",
+    help="Run on_page, items and links on the stored pages, without a fetch.",
 )
 @connecting.data_option
 def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
     """List pages on which the crawl's hook failed.
 
-    They are listed by function and message, with their number and some examples; with --urls one
-    page a line, separated by tabs: when it was fetched, function, message, URL. With --again the
-    hook, corrected meanwhile, runs on these pages again. It runs as on a fetch, but from what is
-    stored. Fields and items are stored with their pages. New links are queued: within seconds by a
-    running broker, otherwise when the crawl runs again. This cannot repeat what `request` did to a
-    request: fetch such pages again. Running workers keep the code that they imported: restart them,
-    so that new pages use the corrected module. CRAWL may be left out when there is only one.
+    The pages are listed by function and message, with their number and some examples. With --urls
+    each line is a page: the time of its fetch, function, message and URL, separated by tabs. After
+    you have corrected the hook, --again runs it on the stored pages, without a fetch. Fields and
+    items are stored with their pages. New links are queued: within seconds by a running broker,
+    otherwise when the crawl runs again. If `request` failed, the page has to be fetched again.
+    Running workers keep the code that they imported: restart them, so that new pages use the
+    corrected module. CRAWL may be left out when there is only one.
     """
     settings = connecting.load(data)
     if again:

@@ -71,11 +71,11 @@ def login(
     forget: bool,
     data: str | None,
 ) -> None:
-    """Log in by the entry NAME of a crawl's `auth`, and keep what the workers need. It says whether
-    the site accepts the login, and if not, why. If OAuth asks a person (grant `code`, OAuth 1.0a),
-    it shows the address to open, and waits for the browser's answer. The entry is taken from
-    FILE.toml, else from the known crawls. Secrets come from the environment
-    (GREENCRAWL_AUTH_NAME_PASSWORD) or from credentials.toml; see docs/authentication.md."""
+    """Log in with an entry of a crawl's `auth`, for the workers.
+
+    The command says whether the site accepts the login, or why not. For OAuth that needs a person
+    (grant `code`, OAuth 1.0a) it shows the address to open, and waits for the browser's answer. The
+    entry NAME is from FILE.toml, or from a known crawl. Secrets: see docs/authentication.md."""
     if status and forget:
         raise click.UsageError("--status and --forget are two commands")
     settings = connecting.load(data)

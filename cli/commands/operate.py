@@ -22,10 +22,10 @@ LOOK_SECONDS = 0.5
 @click.argument("crawl", required=False)
 @connecting.data_option
 def pause(crawl: str | None, data: str | None) -> None:
-    """Stop a crawl for a while.
+    """Pause a crawl until it is resumed.
 
-    No more URLs of it are leased; what is being fetched is finished. CRAWL may be left out when
-    there is only one.
+    No more of its URLs are leased; URLs that are already leased are still fetched. CRAWL may be
+    left out when there is only one.
     """
     broker = connecting.required(connecting.load(data))
     changed = broker.pause(choose.one(broker.crawls(), crawl).name)
@@ -36,7 +36,10 @@ def pause(crawl: str | None, data: str | None) -> None:
 @click.argument("crawl", required=False)
 @connecting.data_option
 def resume(crawl: str | None, data: str | None) -> None:
-    """Resume a crawl that was paused or stopped, or that reached a limit which was then raised."""
+    """Resume a crawl that is paused, stopped or at a limit.
+
+    If the crawl reached a limit, such as max_pages, raise the limit first.
+    """
     broker = connecting.required(connecting.load(data))
     changed = broker.resume(choose.one(broker.crawls(), crawl).name)
     click.echo(f"{changed.name}: {changed.state}")
@@ -44,15 +47,16 @@ def resume(crawl: str | None, data: str | None) -> None:
 
 @click.command()
 @click.argument("crawl", required=False)
-@click.option("--now", is_flag=True, help="Also give back leased URLs.")
+@click.option("--now", is_flag=True, help="Do not fetch leased URLs any more: give them back.")
 @connecting.data_option
 def stop(crawl: str | None, now: bool, data: str | None) -> None:
-    """End a crawl. Waiting URLs are left where they are. Leased ones are finished: some dozens of
-    URLs a host, at its delay.
+    """End a crawl.
 
-    The command waits until nothing of it is leased; if you stop it, the broker still goes on.
-    `greencrawl resume` and new seeds start the crawl again. Known seeds and links that are found
-    late do not. CRAWL may be left out when there is only one.
+    Waiting URLs stay in the queue. URLs that are already leased (some dozens per host) are still
+    fetched, with the usual delay. The command waits until no URL of the crawl is leased. If you
+    stop the command, the crawl still ends. `greencrawl resume` and new seeds start the crawl again;
+    known seeds, and links that are found late, do not. CRAWL may be left out when there is only
+    one.
     """
     settings = connecting.load(data)
     broker = connecting.required(settings)
@@ -76,11 +80,13 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connecting.data_option
 def delete(crawl: str, yes: bool, data: str | None) -> None:
-    """Delete a crawl with all that is stored of it, except WARC files (docs/export.md).
+    """Delete a crawl and everything stored for it.
 
-    Its name is free at once. The command waits until all is deleted; if you stop it, the broker
-    still goes on. While a Redis node is away the deletion waits, says so, and goes on by itself
-    when the node is back.
+    WARC files are not deleted (docs/export.md).
+
+    The name is free at once. The command waits until everything is deleted. If you stop the
+    command, the broker still goes on. While a Redis node is away, the deletion waits, and the
+    command says so. It goes on by itself when the node is back.
     """
     broker = connecting.required(connecting.load(data))
     found = choose.one(broker.crawls(), crawl)

@@ -67,7 +67,9 @@ Ask = Callable[[int, str], PagesReply]
     metavar="N",
     help=f"At most this many.  [default: {IN_TERMINAL} in a terminal, otherwise all]",
 )
-@click.option("--after", metavar="CURSOR", default="", help="Continue after an earlier list.")
+@click.option(
+    "--after", metavar="CURSOR", default="", help="Continue an earlier list after this cursor."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @connecting.data_option
 def pages(
@@ -81,11 +83,14 @@ def pages(
     as_json: bool,
     data: str | None,
 ) -> None:
-    """List what is stored, in the order of storing; also redirects, which `status` does not count.
+    """List the stored pages of a crawl.
+
+    Pages are listed in the order in which they were stored. Redirects are listed too, although
+    `status` does not count them.
 
     Each line has the time of the fetch, status, size, URL and title. If the output is no terminal,
-    they are separated by tabs, with the page's id between size and URL. CRAWL may be left out when
-    there is only one. `greencrawl page` shows one.
+    these are separated by tabs, and the page's id comes between size and URL. CRAWL may be left out
+    when there is only one. `greencrawl page` shows a single page.
     """
     wanted = Wanted(PageFilter(host=_host(host), status=status, since_ms=since), grep, after)
     if grep:
@@ -246,15 +251,15 @@ def _cells(text: str, width: int) -> str:
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write text or body there.  [default: standard output]",
+    help="Write the text or the body to this file.  [default: standard output]",
 )
 @connecting.data_option
 def page(
     page: str, crawl: str | None, what: str | None, output: Path | None, data: str | None
 ) -> None:
-    """Show one stored page: what is known of it, its fetches and its changes.
+    """Show one stored page, its fetches and its changes.
 
-    It is named by its URL or by its id, as `greencrawl pages --json` shows it.
+    Name the page by its URL, or by its id as `greencrawl pages --json` shows it.
     """
     if output == Path("-"):
         output = None

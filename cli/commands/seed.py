@@ -30,7 +30,9 @@ FULL_SECONDS = 5.0
     "--force", is_flag=True, help="Queue URLs again that were already fetched or given up."
 )
 @click.option(
-    "--if-changed", is_flag=True, help="The same, but read pages again only if they have changed."
+    "--if-changed",
+    is_flag=True,
+    help="Like --force, but fetch a stored page only if it has changed.",
 )
 @connecting.data_option
 def seed(
@@ -38,12 +40,11 @@ def seed(
 ) -> None:
     """Add URLs to a crawl.
 
-    `-` reads URLs from standard input, one a line. The command prints how many were added, were
-    queued again, were there already, and were rejected. Each rejected URL goes to standard error
-    with its reason, and the exit code is then 1. Pending URLs wait for a Redis node that is away:
-    they are kept, and queued when it is back. Repeating the command changes nothing, unless an
-    option queues known URLs again. A URL that still waits for its first fetch is a duplicate also
-    then.
+    `-` reads URLs from standard input, one per line. The command prints how many URLs were added,
+    queued again, already known, and rejected. Each rejected URL is printed to standard error with
+    the reason, and the exit code is then 1. Pending URLs are stored, and are queued when their
+    Redis node is back. Repeating the command changes nothing, unless an option queues known URLs
+    again. Even then a URL that waits for its first fetch is not queued twice.
     """
     broker = connecting.required(connecting.load(data))
     known = _crawl(broker, crawl)

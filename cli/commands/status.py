@@ -50,16 +50,18 @@ OF_REDIS = ("waiting", "leased", "later")
 
 @click.command()
 @click.argument("crawl", required=False)
-@click.option("--watch", is_flag=True, help="Refresh every second until all is done or Ctrl-C.")
+@click.option(
+    "--watch", is_flag=True, help="Refresh every second, until all crawls are done or until Ctrl-C."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the counters as JSON.")
 @connecting.data_option
 def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> None:
     """Show the state of crawls.
 
-    For CRAWL, or every crawl: state, counts, failures by kind, slowest hosts. The running broker is
-    asked. If none answers, the numbers are those of the store in the data folder; how many URLs
-    wait is not known then. A crawl that nothing works on is shown as stopped; as JSON its state is
-    the stored one.
+    For CRAWL, or for every crawl, the command shows state, counts, failures by kind and the slowest
+    hosts. It asks the running broker. If none answers, the numbers are those of the store in the
+    data folder, which does not know how many URLs wait. If no process works on a crawl, its state
+    is shown as stopped; JSON has the state in the store.
     """
     settings = connecting.load(data)
     broker = connecting.required(settings) if watch else connecting.answering(settings)

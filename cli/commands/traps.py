@@ -26,11 +26,11 @@ SHAPES = 1000
 def traps(crawl: str | None, shape: str | None, everything: bool, data: str | None) -> None:
     """List URLs that were parked as traps, by their shape.
 
-    CRAWL may be left out when there is only one. One shape a line, separated by tabs: how many
-    URLs, when the first and the latest was parked, shape, reason, one of the URLs. With --release
-    SHAPE, as it is listed, or --all, they are queued: by a running broker at once, otherwise when
-    the crawl is run again. No URL of such a shape is parked again; a crawl that was done becomes
-    active.
+    CRAWL may be left out when there is only one. Each line is a shape, with values that are
+    separated by tabs: the number of URLs, when the first and the latest one was parked, the shape,
+    the reason, and one of the URLs. --release SHAPE (as it is listed) or --all queues the URLs: at
+    once if a broker runs, otherwise when the crawl is run again. No URL of such a shape is parked
+    again. A crawl that was done becomes active.
     """
     if shape is not None and (everything or not shape):
         raise click.UsageError("--release SHAPE releases one shape, --all releases all")

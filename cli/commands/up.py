@@ -29,9 +29,10 @@ LOOK_SECONDS = 1.0
 def up(data: str | None, processes: int | None) -> None:
     """Run a broker and workers until Ctrl-C.
 
-    The broker listens on GREENCRAWL_BIND (127.0.0.1:8765). Add crawls by `greencrawl crawl` with
-    GREENCRAWL_BROKER set, in the Monitor, or by curl; watch them with `greencrawl status`.
-    The logs of the processes go to standard error.
+    The broker listens on GREENCRAWL_BIND (127.0.0.1:8765). Add crawls in the Monitor (open the
+    address of the broker in a browser), with curl, or with `greencrawl crawl` and
+    GREENCRAWL_BROKER. Watch them with `greencrawl status`. The logs of the processes go to standard
+    error.
     """
     settings = connecting.load(data, processes=None if processes is None else str(processes))
     address = connecting.own_address(settings)

@@ -23,11 +23,13 @@ A_REQUEST = 500
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @connecting.data_option
 def changes(crawl: str | None, since: int, as_json: bool, data: str | None) -> None:
-    """List pages of a crawl that are new, changed or gone, all or --since a moment.
+    """List pages that are new, changed or gone.
 
-    A page is changed if its body or its status is not the same as then; it is gone if it was asked
-    for again and is no longer there. This is read from the histories of pages, as far back as they
-    are kept (GREENCRAWL_VERSION_DAYS). CRAWL may be left out when there is only one.
+    Without --since all changes of the crawl are listed.
+
+    A page is changed if its body or its status is not the same as at that moment. It is gone if it
+    was requested again and is no longer there. The command reads the histories of pages, which are
+    kept for GREENCRAWL_VERSION_DAYS days. CRAWL may be left out when there is only one.
     """
     for change in _found(connecting.load(data), crawl, since):
         if as_json:

@@ -34,7 +34,10 @@ _PIECE = 64 * 1024
 @click.option("--markdown", "what", flag_value="markdown", help="Print the main text as Markdown.")
 @click.option("--comments", "what", flag_value="comments", help="Print readers' comments.")
 @click.option(
-    "--about", "what", flag_value="about", help="Print title, author, date, site and so on."
+    "--about",
+    "what",
+    flag_value="about",
+    help="Print title, author, date, site and other data of the page.",
 )
 @click.option(
     "--why",
@@ -45,12 +48,13 @@ _PIECE = 64 * 1024
 )
 @click.option("--url", metavar="URL", default="", help="The URL that a FILE came from.")
 def extract(source: str | None, what: str | None, why: str | None, url: str) -> None:
-    """Read the main text of one page: of a URL, or of a file.
+    """Show the main text of one page: of a URL, or of a file.
 
-    One request is sent for a URL, without asking robots.txt. `--why` shows for each block how
-    likely it is main text, from 0 to 1, its element, its length in characters, and the grounds of
-    the score. A + marks a block that was chosen, a c marks a reader's comment. The picture is one
-    file without scripts, which fetches nothing; hold the pointer over a text to see the reason.
+    For a URL the command sends one request, without reading robots.txt. `--why` shows for each
+    block of text the probability that it is main text (from 0 to 1), its element, its length in
+    characters, and the reasons for the score. A + marks a block that was chosen, a c marks a
+    reader's comment. The picture is one file without scripts, which fetches nothing. Hold the
+    pointer over a text in the picture to see the reasons.
     """
     if source is None and why:  # `--why URL`: what follows the option is the page
         source, why = why, ""

@@ -21,7 +21,10 @@ from greencrawl.worker.extract.main.library import extract
 @click.option("--crawl", metavar="NAME", help="The crawl, if several have the URL.")
 @connecting.data_option
 def versions(page: str, crawl: str | None, data: str | None) -> None:
-    """List the fetches of a stored page, the latest first, and whether it had changed."""
+    """List the fetches of a page, and whether it had changed.
+
+    The latest fetch comes first.
+    """
     with source(data) as where:
         known = where.get(one(where, page, crawl))
     for version in known.versions:
@@ -42,10 +45,10 @@ def versions(page: str, crawl: str | None, data: str | None) -> None:
 @click.option("--crawl", metavar="NAME", help="The crawl, if several have the URL.")
 @connecting.data_option
 def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
-    """Show what has changed in the main text of a page, as a unified diff.
+    """Show changes of the main text of a page, as a diff.
 
-    The exit code is 1 if it has changed, 0 if not, and 2 if that is not known. It needs the body of
-    the earlier version: a crawl with `keep_versions` keeps the last ones.
+    The exit code is 1 if the text has changed, 0 if not, and 2 if this is not known. The command
+    needs the body of the earlier version: a crawl with `keep_versions` keeps the last bodies.
     """
     try:
         at_ms = since_ms(since) if since else None

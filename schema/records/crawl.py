@@ -209,36 +209,36 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     noindex: Annotated[
         Literal["drop", "keep"],
         Meta(
-            description="Pages that say noindex, or that they have expired. drop: do not keep "
-            "their title, text, body and fields of a hook; keep: store them as any "
-            "other page"
+            description="Whether to keep the content of pages that say noindex or have expired. "
+            "drop: do not keep their title, text, body and fields of a hook; keep: store them "
+            "like other pages"
         ),
     ] = "drop"
     tdm: Annotated[
         Literal["record", "obey"],
         Meta(
-            description="Pages that reserve the rights of text and data mining (TDMRep), or say "
-            "noai. record: note this; obey: also keep no content of them, and ask "
-            "each origin for tdmrep.json"
+            description="Whether to obey pages that reserve the rights of text and data mining "
+            "(TDMRep), or say noai. record: only record this; obey: also keep no content of them, "
+            "and request tdmrep.json from each origin"
         ),
     ] = "record"
     canonical: Annotated[
         Literal["record", "fold"],
         Meta(
-            description="Pages with another canonical URL (rel=canonical). record: note it; fold: "
-            "also follow it, and keep no content if the page there has the same text"
+            description="Whether to follow canonical URLs (rel=canonical). record: only record "
+            "them; fold: also follow them, and keep no content if the page there has the same text"
         ),
     ] = "record"
     nofollow: Annotated[
         Literal["skip", "follow"],
-        Meta(description="Links with rel=nofollow: skip them, or follow them like any other link"),
+        Meta(description="Whether to skip links with rel=nofollow, or to follow them like others"),
     ] = "skip"
     links: Annotated[
         tuple[Annotated[str, Meta(max_length=40)], ...],
         Meta(
             max_length=100,
-            description="Sources of links to read besides the default ones; a '-' before a source "
-            "turns it off; docs/discovery.md lists them",
+            description="Further sources of links to read, besides the default ones; a '-' before "
+            "a source turns it off; docs/discovery.md lists all sources",
         ),
     ] = ()
     requisites: Annotated[

@@ -150,7 +150,7 @@ def test_a_url_is_explained_and_queued_again(admin: Desk, crawl: Crawl) -> None:
     admin.crawl("other")
     html = admin.get(f"/monitor/url?url={HOST}d1").text
     assert "given up at" in html
-    assert "1 other crawl does not know it" in html
+    assert "1 other crawl does not know this URL" in html
     assert "a URL, and why" in admin.get("/monitor/url").text
     assert "/monitor/hosts/example.org" in admin.get("/monitor/url?url=example.org").text
     answer = admin.post("/monitor/url", admin.stamp(), url=f"{HOST}d1", crawl="blog")
@@ -521,10 +521,10 @@ def test_nodes_are_shown_given_orders_and_drained(admin: Desk) -> None:
 def test_only_a_node_that_is_gone_can_be_forgotten(admin: Desk) -> None:
     here = MemberRequest(id="w-0", node="w", kind="worker", incarnation=5)
     admin.service.members.follow(here)
-    assert "Forget it" not in admin.get("/monitor/nodes/w").text
+    assert "Remove this node" not in admin.get("/monitor/nodes/w").text
     assert admin.post("/monitor/nodes/w/forget", admin.stamp()).status_code == 400
     admin.service.members.leave("w-0", 5, "lost", Facts())
-    assert "Forget it" in admin.get("/monitor/nodes/w").text
+    assert "Remove this node" in admin.get("/monitor/nodes/w").text
     done = admin.post("/monitor/nodes/w/forget", admin.stamp())
     assert done.headers["location"] == "/monitor/nodes?said=forgotten"
     assert admin.post("/monitor/nodes/w/forget", admin.stamp()).status_code == 404
