@@ -50,6 +50,7 @@ if first:
 """
 STUBBORN = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+(settings.data / "stubborn").touch()
 """
 
 
@@ -293,6 +294,7 @@ def test_sigterm_stops_children_and_ends_with_0(tmp_path: Path) -> None:
 def test_second_signal_kills_children_that_do_not_stop(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, STUBBORN + BEAT) as worker:
         worker.wait_starts(1)
+        wait_until((worker.data / "stubborn").exists, 10, "it ignores the signal from now on")
         worker.signal(signal.SIGINT)
         wait_until(lambda: "stop_started" in worker.log, 5, "the first signal is heard")
         time.sleep(0.8)
