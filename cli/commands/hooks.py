@@ -56,7 +56,7 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
     settings = connecting.load(data)
     if again:
         if urls:
-            raise click.UsageError("--urls lists; it does not go with --again")
+            raise click.UsageError("use --urls or --again, not both")
         return _again(settings, crawl)
     with _source(settings, crawl) as source:
         counts = source.counts()

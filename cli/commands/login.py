@@ -77,7 +77,7 @@ def login(
     (grant `code`, OAuth 1.0a) it shows the address to open, and waits for the browser's answer. The
     entry NAME is from FILE.toml, or from a known crawl. Secrets: see docs/authentication.md."""
     if status and forget:
-        raise click.UsageError("--status and --forget are two commands")
+        raise click.UsageError("use --status or --forget, not both")
     settings = connecting.load(data)
     wanted = _wanted(settings, name, file, crawl)
     with _leases(settings) as leases:
@@ -124,7 +124,7 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
         )
         raise GreencrawlError(f"no auth entry is called {name!r} in {where}{there}{ask}")
     if len({name_of(one.entry) for one in found}) > 1:
-        raise GreencrawlError(f"crawls differ in what they call {name!r}: name one with --crawl")
+        raise GreencrawlError(f"crawls have different entries {name!r}: name one with --crawl")
     return found[0]
 
 

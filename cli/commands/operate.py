@@ -120,7 +120,7 @@ def _ask(question: str) -> None:
         if sys.stdin.isatty():
             raise
         click.echo()
-        raise GreencrawlError("nothing was deleted; without a terminal, say --yes") from None
+        raise GreencrawlError("nothing was deleted; without a terminal, add --yes") from None
 
 
 def _follow(broker: BrokerClient, instance: int, host: str) -> None:

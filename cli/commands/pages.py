@@ -264,7 +264,7 @@ def page(
     if output == Path("-"):
         output = None
     elif output is not None and what is None:
-        raise click.UsageError("-o goes with --text, --markdown, --full or --body")
+        raise click.UsageError("-o needs --text, --markdown, --full or --body")
     if what == "body" and output is None and sys.stdout.isatty():
         raise click.UsageError("a body may hold anything: name a file (-o FILE) or use a pipe")
     with source(data) as where:

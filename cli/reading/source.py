@@ -106,5 +106,5 @@ def one(source: AtBroker | InStore, given: str, crawl: str | None) -> str:
         raise GreencrawlError(f"{url} is not stored; {why}")
     if len(found) > 1:
         names = ", ".join(name for name, _ in found)
-        raise GreencrawlError(f"several crawls have it; say --crawl, one of: {names}")
+        raise GreencrawlError(f"several crawls have this URL; name one with --crawl: {names}")
     return found[0][1]

@@ -153,7 +153,7 @@ def follow(
 
         def say_silent() -> None:
             silence = f"the broker has not answered for {SILENT_SECONDS:g} s"
-            display.note(f"{silence}: {still() or 'it is waited for'}")
+            display.note(f"{silence}: {still() or 'the command waits for it'}")
 
         anew = fresh and ask(lambda: known_at(broker, name)) is not None
         if anew and (why := not_anew_text(name, wanted)):
