@@ -16,7 +16,7 @@ import pytest
 
 from greencrawl.schema.records import FailureKind, NodeOptions
 from greencrawl.schema.settings import load
-from greencrawl.worker.orders.kept import Kept, OrdersFile
+from greencrawl.worker.orders.kept import KeptOrders, OrdersFile
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.supervisor import _DEATHS, EX_NO_ROOM, Child, Supervisor, lock_id
 from tests.support.system import wait_until
@@ -194,7 +194,7 @@ def test_a_supervisor_without_disk_space_for_one_more_child_keeps_the_others(
     supervisor = Supervisor(settings, clock=lambda: now, command=("sleep", "60"))
     supervisor._lock = lock_id(settings)
     file = OrdersFile(tmp_path / "worker" / "w.orders")
-    file.write(Kept(1, NodeOptions(processes=1)))
+    file.write(KeptOrders(1, NodeOptions(processes=1)))
 
     def children(no_room: bool = False) -> list[int]:
         """Look after the children; return the ids of those that run."""
@@ -211,7 +211,7 @@ def test_a_supervisor_without_disk_space_for_one_more_child_keeps_the_others(
         assert children() == [], "too soon"
         now += 0.1
         (first,) = children()
-        file.write(Kept(2, NodeOptions(processes=2)))
+        file.write(KeptOrders(2, NodeOptions(processes=2)))
         for _ in range(50):
             now += 1.0
             assert children(no_room=True) == [first]
@@ -336,18 +336,18 @@ def test_as_many_children_run_as_are_ordered_and_those_beyond_end_in_order(
     with SupervisorProcess(tmp_path, BEAT, stall_seconds="1") as worker:
         worker.wait_starts(1)
         file = OrdersFile(worker.data / "worker" / "w.orders")
-        file.write(Kept(1, NodeOptions(processes=3)))
+        file.write(KeptOrders(1, NodeOptions(processes=3)))
         worker.wait_starts(1, child=1)
         worker.wait_starts(1, child=2)
         pids = [worker.starts(number)[0][0] for number in range(3)]
-        file.write(Kept(2, NodeOptions(processes=1)))
+        file.write(KeptOrders(2, NodeOptions(processes=1)))
         wait_until(lambda: not alive(pids[1:]), 10, "two have ended")
-        file.write(Kept(3))
+        file.write(KeptOrders(3))
         time.sleep(0.5)
         assert alive(pids[:1])
         assert len(worker.starts(0)) == len(worker.starts(1)) == 1
         assert "child_died" not in worker.log
-        file.write(Kept(4, NodeOptions(processes=2)))
+        file.write(KeptOrders(4, NodeOptions(processes=2)))
         worker.wait_starts(2, child=1)
 
 
@@ -370,11 +370,11 @@ def test_a_surplus_child_that_does_not_end_is_killed_and_started_again_if_wanted
     try:
         supervisor._follow()
         time.sleep(0.3)  # it ignores the signal
-        file.write(Kept(1, NodeOptions(processes=1)))
+        file.write(KeptOrders(1, NodeOptions(processes=1)))
         supervisor._follow()
         second = supervisor._children[1].process
         assert second is not None
-        file.write(Kept(2))
+        file.write(KeptOrders(2))
         for _ in range(20):
             now += 1.0
             supervisor._look_after()
