@@ -319,7 +319,7 @@ class OutagesDouble:
         self.note = outage
         return True
 
-    def told(self, outage: Outage) -> None:
+    def note_told(self, outage: Outage) -> None:
         self.note = Outage(outage.at_ms, outage.text, told=True)
 
     def open(self) -> Outage | None:
