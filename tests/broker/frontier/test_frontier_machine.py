@@ -373,6 +373,7 @@ class FrontierMachine(RuleBasedStateMachine):
             new = self.frontier.admit(crawl, items, mode=Mode.FORCE, batch=self.batches)
             assert new == [False] * len(items), "they were seen"
         self.parked -= some
+        self.marked |= some
         self.again[crawl] += len(some)
         self.forced_bytes += sum(len(task_path(page)) + TASK_BYTES for _, page in some)
         for key in some:
