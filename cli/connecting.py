@@ -30,6 +30,9 @@ data_option = click.option(
 
 _ADVICE = "greencrawl store status"
 
+DEMO = "demo"
+"""The folder in a data folder that ``crawl --demo`` uses as its own data folder."""
+
 CALL_SECONDS = 30.0
 """The longest time in seconds of a command's call to the broker."""
 FROZEN_SECONDS = 2.0
@@ -177,7 +180,7 @@ def store(settings: Settings, *, upgrade: bool = False) -> Iterator[Store]:
         where = str(settings.data)[:200]
         raise GreencrawlError(f"cannot read {where}: {error.strerror}") from error
     if path is not None and new:
-        raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
+        raise GreencrawlError(nothing_in(path.parent))
     try:
         opened = open_store(settings.store_url, settings.bodies, upgrade=upgrade)
     except Unavailable as error:
@@ -188,6 +191,15 @@ def store(settings: Settings, *, upgrade: bool = False) -> Iterator[Store]:
         yield opened
     finally:
         opened.close()
+
+
+def nothing_in(folder: Path) -> str:
+    """Say that nothing has been crawled into a data folder; name that of the demo if it has one."""
+    demo = folder / DEMO
+    there = (
+        f" (`crawl --demo` has crawled into {demo})" if (demo / "content.sqlite").exists() else ""
+    )
+    return f"nothing has been crawled into {folder} yet{there}; see --data"
 
 
 def sqlite_path(settings: Settings) -> Path | None:

@@ -32,10 +32,11 @@ METAVARS = {
     "include": "REGEX",
     "exclude": "REGEX",
     "hook": "MODULE",
+    "normalise": "RULE",
     "contact": "TEXT",
     "user_agent": "TEXT",
 }
-"""The placeholder of the value in the help, if N is not clear."""
+"""The placeholder of the value in the help, if N is not clear, or if a list would be too long."""
 
 
 UNSAID = {
@@ -107,10 +108,13 @@ def crawl_options(function: F) -> F:
         kind, description = unwrap(field)
         repeated = isinstance(kind, inspect.VarTupleType)
         more = "; may be repeated" if repeated else ""
+        one = _of_one(kind)
+        if field.name in METAVARS and isinstance(one, inspect.LiteralType):
+            more += f"; a {METAVARS[field.name]} is one of {', '.join(map(str, one.values))}"
         function = click.option(
             f"--{field.name.replace('_', '-')}",
             field.name,
-            type=_click_type(_of_one(kind)),
+            type=_click_type(one),
             multiple=repeated,
             default=None,
             metavar=METAVARS.get(field.name) or _metavar(kind),

@@ -2,7 +2,8 @@
 
 ``--child N`` is one of its processes, and ``--metrics`` the one that serves metrics.
 ``--quarantine`` is the process in which a child has suspects read. The supervisor is plain Python
-on purpose (signals, waitpid), and so is the server of metrics; the others use greenlets.
+on purpose, since it forks and waits for signals, and so is the server of metrics; the others use
+greenlets.
 """
 
 from greencrawl.schema.process import starting
@@ -46,7 +47,7 @@ def _child(settings: Settings, number: int) -> int:
             "disk_space_exhausted",
             data=str(settings.data),
             error=str(error),
-            advice="make room there; the worker tries again every ten seconds",
+            advice="make room there; the worker tries again within ten seconds",
         )
         return supervisor.EX_NO_ROOM
 

@@ -266,10 +266,10 @@ def imported(module: str, field: str) -> ModuleType:
     if module.endswith(".py") or "/" in module:
         path = module.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
         there = Path(module if module.endswith(".py") else f"{module}.py").is_file()
-        missing = "" if there else ", which does not exist"
-        what = f"{module!r} is a file{missing}: name a module as Python imports it"
+        what = f"{module} is a file" if there else f"there is no file {module} here"
+        what += f"; {field} takes a module's name"
         if not module.startswith(("/", "../")):
-            what += f", {path!r}, in the folder that holds {path.partition('.')[0]!r}"
+            what += f": {path}, in the folder that has {path.replace('.', '/')}.py"
         raise InvalidConfig([(field, what)])
     here = str(Path.cwd())
     if here not in sys.path:

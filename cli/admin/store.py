@@ -254,7 +254,7 @@ def _commits(one: Observation, term: WriterTerm | None) -> str:
 def _show_file(path: Path) -> None:
     """Show a SQLite store: its size, and how many rows its tables have."""
     if not path.exists():
-        raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
+        raise GreencrawlError(connecting.nothing_in(path.parent))
     with (
         translated(path),
         closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,

@@ -213,7 +213,7 @@ def _demo_settings(settings: Settings) -> Settings:
     It has a folder of its own inside the data folder, emptied each time, and so a store of its own.
     """
     networks = [*map(str, settings.allow_networks), "127.0.0.1/32"]
-    folder = settings.data / "demo"
+    folder = settings.data / connecting.DEMO
     return connecting.load(
         str(folder),
         store=f"sqlite:///{folder / 'content.sqlite'}",

@@ -140,8 +140,8 @@ def _options(
         path = connecting.sqlite_path(settings)
         if path is not None and not path.exists():
             raise GreencrawlError(
-                f"nothing has been crawled into {path.parent} yet: see --data, or name the file "
-                f"that describes the crawl: `greencrawl login {name} FILE.toml`"
+                f"{connecting.nothing_in(path.parent)}, or name the file that describes the crawl: "
+                f"`greencrawl login {name} FILE.toml`"
             )
         with connecting.store(settings) as store:
             crawls = store.crawls()

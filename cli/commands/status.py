@@ -18,6 +18,7 @@ from greencrawl.cli import choose, connecting
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
+    SLOWEST,
     again_texts,
     alert_text,
     away_text,
@@ -33,7 +34,7 @@ from greencrawl.cli.ui.display import (
     withheld_text,
     workers_text,
 )
-from greencrawl.schema.records import FINISHED, STOPPED, Crawl, CrawlStats, Stats
+from greencrawl.schema.records import FINISHED, STOPPED, Crawl, CrawlStats, HostState, Stats
 from greencrawl.schema.settings import Settings
 from greencrawl.store.base import Store
 
@@ -69,7 +70,7 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     if broker is None:
         idle = connecting.nothing_runs(settings)
         stats = _offline(settings, crawl)
-        note = "no broker is running: the store gives the counts, but not those of waiting URLs (?)"
+        note = "no broker is running: counts are from the store; ? means unknown"
         click.echo(note, err=True)
     elif watch:
         _watch(broker, crawl)
@@ -83,9 +84,13 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
 
 
 def _json(stats: Stats, *, whole: bool) -> str:
-    """Return the counters; unless they are ``whole``, those that only Redis knows are null, except
-    for a crawl that is done."""
+    """Return the counters. Unless they are ``whole``, those that only Redis knows are null, except
+    for a crawl that is done; and a host is its name and latency."""
     said = msgspec.to_builtins(stats)
+    if not whole:
+        said["slowest"] = [
+            {key: one[key] for key in ("host", "latency")} for one in said["slowest"]
+        ]
     for one in said["crawls"]:
         if not whole and one.get("reason") != FINISHED:
             one |= dict.fromkeys(OF_REDIS)
@@ -181,7 +186,18 @@ def _offline(settings: Settings, crawl: str | None) -> Stats:
     with connecting.store(settings) as store:
         crawls: Sequence[Crawl] = store.crawls()
         chosen = [choose.one(crawls, crawl)] if crawl else crawls
-        return Stats(tuple(_of_store(store, one) for one in chosen))
+        return Stats(tuple(_of_store(store, one) for one in chosen), _slowest(store, chosen))
+
+
+def _slowest(store: Store, crawls: Sequence[Crawl]) -> tuple[HostState, ...]:
+    """Return the slowest hosts of crawls; a host of several counts as in the slowest of them."""
+    hosts: dict[str, float] = {}
+    for crawl in crawls:
+        for host, seconds, _ in store.slowest_hosts(crawl.id, SLOWEST):
+            if seconds:
+                hosts[host] = max(seconds, hosts.get(host, 0.0))
+    slowest = sorted(hosts, key=lambda host: -hosts[host])[:SLOWEST]
+    return tuple(HostState(host=host, partition=0, latency=hosts[host]) for host in slowest)
 
 
 def _of_store(store: Store, crawl: Crawl) -> CrawlStats:

@@ -194,6 +194,52 @@ def test_demo_takes_no_url(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--demo" in err
 
 
+def test_status_without_a_broker_names_the_slowest_hosts_that_the_store_knows(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    assert "slowest hosts: none yet" in run(capsys, "status", "--data", str(filled))[1]
+    store = open_store(f"sqlite:///{filled / 'content.sqlite'}")
+    crawls = store.crawls()[0], store.put_crawl("other", CrawlOptions(), [])
+    times = (("fast.example", 0.5), ("slow.example", 2.0)), (("fast.example", 1.0),)
+    for crawl, hosts in zip(crawls, times, strict=True):
+        for number, (host, seconds) in enumerate(hosts):
+            answer = Attempt(
+                crawl=crawl.id,
+                fingerprint=number,
+                url=f"https://{host}/",
+                code=200,
+                kind="",
+                errors=0,
+                wait=None,
+                elapsed_ms=round(seconds * 1000),
+            )
+            store.commit(Commit(attempts=[answer]))
+    store.close()
+    _, out, _ = run(capsys, "status", "--data", str(filled))
+    assert "slowest hosts: slow.example 2.00 s, fast.example 1.00 s\n" in out
+    _, out, _ = run(capsys, "status", "example", "--json", "--data", str(filled))
+    assert json.loads(out)["slowest"] == [
+        {"host": "slow.example", "latency": 2.0},
+        {"host": "fast.example", "latency": 0.5},
+    ]
+
+
+def test_a_command_that_finds_nothing_names_the_folder_of_the_demo_if_there_was_one(
+    capsys: pytest.CaptureFixture[str], filled: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "outer"
+    folder.mkdir()
+    commands = ("status",), ("pages",), ("export",), ("store", "status")
+    for command in commands:
+        _, _, err = run(capsys, *command, "--data", str(folder))
+        assert f"nothing has been crawled into {folder} yet; see --data" in err
+    filled.rename(folder / "demo")
+    for command in commands:
+        _, _, err = run(capsys, *command, "--data", str(folder))
+        demo = f" (`crawl --demo` has crawled into {folder / 'demo'})"
+        assert f"nothing has been crawled into {folder} yet{demo}; see --data" in err
+
+
 def test_status_without_a_broker_counts_stored_pages(
     capsys: pytest.CaptureFixture[str], filled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,12 @@ def test_every_option_has_a_description_and_its_default_in_the_help() -> None:
     assert "[default: greencrawl/0.1]" in text
 
 
+def test_no_line_of_the_help_is_longer_than_a_terminal_is_wide() -> None:
+    output = CliRunner().invoke(crawl, ["--help"], terminal_width=80).output
+    assert [line for line in output.splitlines() if len(line) > 80] == []
+    assert "a RULE is one of empty, host-dot" in " ".join(output.split())
+
+
 def test_only_options_that_were_given_are_passed_on() -> None:
     assert run() == "{}"
     assert run("--depth", "0", "--delay", "0.5") == "{'depth': 0, 'delay': 0.5}"

@@ -18,7 +18,7 @@ from greencrawl.schema.records import Failure, Fetched, HostReport, PutOff
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays
-from greencrawl.worker.session.caps import Caps, NoShare
+from greencrawl.worker.session.caps import NoShare
 from greencrawl.worker.session.held import HeldSession
 from greencrawl.worker.session.memory_budget import MemoryBudget, MemoryTimeout
 from greencrawl.worker.session.pace import Pace
@@ -33,8 +33,6 @@ CROWDED_SECONDS = 20.0
 """How long a host rests if there was no memory for its answer."""
 
 T = TypeVar("T")
-
-NO_CAPS = Caps()
 
 
 class VisitOver(GreencrawlError):
@@ -69,7 +67,7 @@ class Visit:
         self._put_off = ""
         self._robots_read = False
         self.told_to_wait = False
-        """Whether the host failed by an answer that says when to come back."""
+        """True if the host failed by an answer that says when to come back."""
         self.least_cap = 0
         """The present page may have this many bytes, even if the crawl's pages may not."""
         self.conditions: Mapping[int, dict[str, str]] = {}
