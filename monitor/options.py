@@ -51,7 +51,7 @@ class Field(Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     least: float | None = None
     optional: bool = False
-    """Whether the field may be left empty."""
+    """True if the field may be left empty."""
     standard: Any = None
     """The default itself."""
 

@@ -92,7 +92,7 @@ class View(Struct, frozen=True, kw_only=True):
 class Redirect(Struct, frozen=True):
     """The answer of an action: the page to show next, and the message there.
 
-    The message is the text with the key ``said.`` and ``said``; ``n`` is its number.
+    The message has the key ``said.<said>``; ``n`` is the number in it.
     """
 
     path: str

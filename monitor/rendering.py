@@ -111,7 +111,7 @@ class Pages:
         return True
 
     def in_two(self, view: View, request: PageRequest, seconds: float) -> Iterator[bytes]:
-        """Yield a page as far as its part, then the part, drawn meanwhile, and the rest."""
+        """Yield a page up to its part, draw the part meanwhile, then yield it and the rest."""
         before, _, after = self.framed(view, request, PLACE).partition(PLACE)
 
         def chunks() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Whether a store needs a steward, its code, and what it has observed of the servers."""
+"""Says whether a store needs a steward, which code runs it, and what it observed of the servers."""
 
 from __future__ import annotations
 

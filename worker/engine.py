@@ -123,12 +123,12 @@ class Engine:
         self._freed = Event()
         self._greenlets = limits.greenlets
         self._resting = False
-        """Whether nothing is leased because an operator ordered it."""
+        """True if nothing is leased because an operator ordered it."""
         self._slow_hosts = SlowHosts(limits.greenlets)
         self._extender = Extender(broker, sessions, limits.lease_seconds, clock)
         self._failed = False
         self._superseded = False
-        """Whether another process has this worker's id, as the broker has said last."""
+        """True if another process has this worker's id, as the broker has said last."""
 
     def spawn(self, body: Callable[..., object], *args: object) -> gevent.Greenlet[..., Any]:
         """Start a greenlet that must not fail; if it does, the process ends with status 1."""

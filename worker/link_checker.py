@@ -60,7 +60,7 @@ class Checker:
         self._rules = rules
         self._verdicts: dict[str, bool] = {}
         self.wants_texts = any(skip.words for skip in rules.skips)
-        """Whether the texts of links may show that they must not be followed."""
+        """True if the texts of links may show that they must not be followed."""
         self._obeys_nofollow = crawl.options.nofollow == "skip"
         self._skipped: dict[str, str] = {}
         self._noted: set[int] = set()

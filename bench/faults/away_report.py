@@ -100,4 +100,4 @@ def _plot(record: Record, found: Mapping[str, Mapping[str, Any]]) -> None:
         for each in (axes, beside):
             for moment in ("away", "back"):
                 each.axvline(times[moment] - times["began"], color="grey", linewidth=0.7)
-    record.plot("rate", figure, "Between the lines the node is away")
+    record.plot("rate", figure, "The node is away between the two vertical lines")

@@ -2,8 +2,8 @@
 
 It is a worker's process: ``greencrawl.worker.child.Worker`` builds all its parts, and its engine
 runs the sessions, as greenlets or as threads. Only the broker is one of ours, which leases hosts of
-its own to it without a queue. It prints ``ready`` once it is built, reads on a line when to begin
-(Unix seconds), and prints its result, JSON.
+its own to it without a queue. The process prints ``ready`` when the worker is built. Then it
+reads a line, the time to begin (Unix seconds), and at the end it prints its result as JSON.
 """
 
 import sys

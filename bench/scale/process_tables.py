@@ -252,9 +252,10 @@ def _model(record: Record, costs: Costs, samples: dict[Point, list[Sample]]) -> 
     record.figure("prediction_off_cpu", worst["cpu"])
     holds = "holds" if worst["pages_s"] <= WITHIN else "does not hold"
     record.note(
-        f"The model was fitted on runs of one process with at most {SMALL_SESSIONS} sessions. Of"
-        f" the larger runs, which it had not seen, the worst is off by {worst['pages_s']:.0%} in"
-        f" pages/s and by {worst['cpu']:.0%} in CPU a page: the claim of {WITHIN:.0%} {holds}."
+        f"The model was fitted on runs of one process with at most {SMALL_SESSIONS} sessions. It"
+        " had not seen the larger runs; at the worst of them it is off by"
+        f" {worst['pages_s']:.0%} in pages/s and by {worst['cpu']:.0%} in CPU a page: the claim of"
+        f" {WITHIN:.0%} {holds}."
     )
 
 

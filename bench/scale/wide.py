@@ -263,8 +263,8 @@ def run(short: bool) -> None:
     record.note(
         f"{' and '.join(found)} hosts with names from a local DNS server, TLS with a certificate"
         f" for each host, latencies of {LATENCY_MS[0]}–{LATENCY_MS[1]} ms, pages of"
-        f" {PAGE_BYTES[0] // 1000}–{PAGE_BYTES[1] // 1000} KB, a delay of {DELAY:g} s. Of each"
-        " hundred hosts one is slow, one accepts and never answers, one refuses and one does not"
+        f" {PAGE_BYTES[0] // 1000}–{PAGE_BYTES[1] // 1000} KB, a delay of {DELAY:g} s. One"
+        " host in a hundred is slow, one accepts and never answers, one refuses and one does not"
         " exist. There are as many greenlets as hosts. Each crawler has one core; server, DNS,"
         " broker and Redis share another. The bound by CPU is the rate that the same crawler"
         " reaches on the same web without delay and latencies, for each second of its core's CPU,"

@@ -35,7 +35,7 @@ class Manner:
     processes: int = 1
     tree: Path = ROOT
     sitemaps: bool = False
-    """Whether sitemaps are read: few of the sites have any."""
+    """True if sitemaps are read: few of the sites have any."""
 
     def options(self) -> list[str]:
         """Return options of the command, without ``traps`` if the tree does not know it."""

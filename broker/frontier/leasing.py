@@ -44,8 +44,8 @@ AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Seconds between two checks whether a waiting call takes a crawl that earlier calls refused."""
 NO_LEASE_SECONDS, CALLS_SECONDS = 1.0, 0.1
-"""If no lease was given for the first time, the next call waits for the second time, so that others
-can share what is due."""
+"""If no lease was given for ``NO_LEASE_SECONDS``, the next call waits for up to ``CALLS_SECONDS``,
+so that other calls can share what is due."""
 
 
 class Calls(Protocol):

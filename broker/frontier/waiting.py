@@ -86,7 +86,7 @@ class Waiter:
         self.serving = False
         self.sessions: list[Session] = []
         self.lost = False
-        """Whether a node that gave no answer may have opened more sessions."""
+        """True if a node that gave no answer may have opened more sessions."""
         self.superseded = 0
         self.gone = False
         self.error: Unavailable | None = None

@@ -32,7 +32,7 @@ class Refusals:
         self._forgot = clock()
 
     def note(self, request: LeaseRequest) -> None:
-        """Note what a worker refuses. If the store is away, it is written later."""
+        """Note what a worker refuses. If the store is away, the refusals are written later."""
         now, worker = self._clock(), request.worker
         _, before = self._workers.get(worker, (0.0, ()))
         if now - self._forgot > LIFE_SECONDS:

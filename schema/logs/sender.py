@@ -92,7 +92,7 @@ class Sender:
         self._takes = ""
         """The logger that took lines last, as it was logged."""
         self._nobody = False
-        """Whether it was logged that no logger answers."""
+        """True if it was logged that no logger answers."""
         self._sent = 0
         """``_logger`` has taken the lines up to this one."""
         self._asked = 0.0

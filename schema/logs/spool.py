@@ -3,7 +3,7 @@
 ``spool/`` has a folder for each life of a member, ``MEMBER@INCARNATION``. In it are files of up to
 256 KiB, named by the number of their first line. All processes of a node together have at most
 ``most_bytes``: a process that begins a file makes room, and drops the oldest of all. A file is
-claimed by renaming it, so that each is sent, or dropped and counted, and never both.
+claimed by renaming it, so a file is either sent, or dropped and counted.
 
 A folder is locked while its process lives. Any other process of the node may take what a dead one
 left.

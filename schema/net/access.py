@@ -41,7 +41,7 @@ class Skip:
     login_url: str
     """Canonical; "" if there is no login page, or if it is the start page."""
     words: bool
-    """Whether links are skipped if their words show that they log out or change something."""
+    """True: links are skipped if their words show that they log out or change something."""
     followed: Patterns
     """URLs that are fetched although their words show an action."""
 

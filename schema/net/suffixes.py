@@ -27,7 +27,7 @@ class _Split(NamedTuple):
     suffix: int
     registry: int
     private: bool
-    """Whether the suffix is a private one; the suffix of its registry begins at ``registry``."""
+    """True if the suffix is a private one; the suffix of its registry begins at ``registry``."""
 
 
 def _snapshot() -> bytes:

@@ -1,7 +1,7 @@
 """Child processes that do not outlive their parent, and how they ended.
 
-All our processes that start others do it here, and keep the process by its ``Popen``. When a dead
-child is started again differs, and is theirs to say.
+All our processes that start others do it here, and keep the process by its ``Popen``. Each of them
+decides when to start a dead child again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a child in a session of its own: a terminal's Ctrl-C does not reach it.
 
-    It has no signal blocked, nothing to read, and of our descriptors only ``keep``. ``environ`` is
-    its environment, ``output`` what it writes to; None: ours. When the thread that called this
-    dies, the kernel sends it the signal ``orphaned`` (only Linux does). Raises OSError.
+    No signal is blocked in it, its input is empty, and it inherits only the descriptors in
+    ``keep``. ``environ`` is its environment, ``output`` what it writes to; None: ours. When the
+    thread that called this dies, the kernel sends it the signal ``orphaned`` (only Linux does).
+    Raises OSError.
     """
     return subprocess.Popen(
         command,
@@ -62,7 +63,7 @@ def end(process: subprocess.Popen[bytes] | None) -> None:
 
 
 def end_of(status: int) -> str:
-    """What an exit status says: the name of a signal, or ``status N``."""
+    """Return the name of the signal that ended a process, or ``status N``."""
     if status >= 0:
         return f"status {status}"
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _held = False
-"""Whether :func:`begin` decided what Ctrl-C does."""
+"""True if :func:`begin` decided what Ctrl-C does."""
 
 
 def begin(program: str) -> None:

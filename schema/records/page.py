@@ -72,7 +72,7 @@ class Failure(Struct, frozen=True):
     unpacking: float = 0.0
     """Seconds of CPU for undoing content-encodings before this failed."""
     ours: bool = False
-    """Whether the operator has to repair this: the host is not the cause, and is not given up."""
+    """True if the operator has to repair this: the host is not the cause, and is not given up."""
 
 
 _ASCII = "".join(map(chr, range(0x80)))
@@ -129,11 +129,11 @@ class Fetched(Struct):
     robots_tags: tuple[str, ...] = ()
     """Values of the X-Robots-Tag headers, one by one, if there are several."""
     links_cut: bool = False
-    """Whether links in its header Link were left out, since there were too many."""
+    """True if links in its header Link were left out, since there were too many."""
     site: Directives | None = None
     """The reservation in its site's tdmrep.json, if that was read."""
     sampled: bool = True
-    """Whether samples of its text are wanted, if the crawl looks for traps."""
+    """True if samples of its text are wanted, if the crawl looks for traps."""
 
     packed: int = 0
     """The length of its body if ``body`` is gzip of it; 0 if ``body`` is the body itself."""

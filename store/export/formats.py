@@ -41,7 +41,7 @@ class Format(Protocol):
 
     detail: Detail
     finals: bool
-    """Whether the format has records for URLs without a page."""
+    """True if the format has records for URLs without a page."""
 
     def begin(self) -> bytes:
         """Return the head of a file."""
@@ -211,9 +211,9 @@ class Choice(NamedTuple):
     items: Callable[[Sequence[str], BodyOptions], Format] | None = None
     """Makes the format for the records of a hook, from their columns; None if there is none."""
     is_table: bool = False
-    """Whether records of a hook need their columns beforehand."""
+    """True if records of a hook need their columns beforehand."""
     is_archive: bool = False
-    """Whether the format has each page as it was received: always its body, and never a text."""
+    """True if the format has each page as it was received: always its body, and never a text."""
 
 
 FORMATS: Mapping[str, Choice] = MappingProxyType(

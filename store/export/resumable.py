@@ -121,7 +121,7 @@ class Resumable:
         try:
             state = None if restart else self._state()
             self.resumed = state is not None and state.position.length > 0
-            """Whether an earlier run is continued."""
+            """True if an earlier run is continued."""
             self.since_ms = state.since_ms if state else since_ms
             """The begin of the exported time: that of the earlier run if there was one."""
             self.position = state.position if state else Position()

@@ -84,7 +84,7 @@ class Transaction:
     most_bytes: int
     connection: int
     careful: bool
-    """Whether each insertion looks first, since one was refused."""
+    """True if each insertion looks first, since one was refused."""
     sums: Sums = field(default_factory=Sums)
 
     def insert(

@@ -336,8 +336,8 @@ def _pairs(log: Sequence[float], turns: Sequence[float]) -> list[tuple[float, fl
 
 
 class _Turns:
-    """The turns of a forced place. Of two requests after a turn and a fault one is due to each, in
-    either order: so a turn explains the second one if the fault explains the first."""
+    """The turns of a forced place. If two requests follow a turn and a fault, each of both explains
+    one of them, in either order: so a turn explains the second if the fault explains the first."""
 
     def __init__(
         self, place: str, log: Sequence[float], turns: Sequence[float], leases: Leases

@@ -88,7 +88,7 @@ class Broker:
         self._purging = Purging(self.service)
         self._retention = Retention(self.service, Limits())
         self.deaf = False
-        """Whether the broker learns that a crawl runs out of quota only from its own scans."""
+        """True if the broker learns that a crawl runs out of quota only from its own scans."""
 
     def jobs(self, limited: Callable[[], int]) -> dict[str, Callable[[], None]]:
         """Return a round for each duty by name; ``limited`` is the crawl with a limit."""

@@ -113,7 +113,7 @@ class World(Laws, RuleBasedStateMachine):
         """(name of a duty, epoch) → its holder."""
         self.limit = MAX_PAGES
         self.exact = True
-        """Whether no process had to guess the quota of a partition."""
+        """True if no process had to guess the quota of a partition."""
         for name in NAMES:
             self.make(name)
         self.held: list[Session] = []

@@ -98,7 +98,7 @@ class Process:
     seconds: float = 0.0
     waits: bool = False
     quiet: bool = False
-    """Whether the process runs the tests that come after all others."""
+    """True if the process runs the tests that come after all others."""
     ended: bool = False
 
 

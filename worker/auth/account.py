@@ -55,7 +55,7 @@ class Account:
     busy: bool = False
     done: Event = field(default_factory=Event)
     accepted: bool = False
-    """Whether an answer showed that we are logged in."""
+    """True if an answer showed that we are logged in."""
     logged_out_answers: int = 0
     """How many answers in a row showed that we are logged out."""
     unhelpful_logins: int = 0

@@ -52,7 +52,7 @@ ASK_SECONDS = 60.0
 """A session waits this long for the answer to a request that another session sends."""
 ASK_AGAIN_SECONDS = 30.0
 PATH = "/.well-known/greencrawl-errand"
-"""The URL of the task that asks for a session; never fetched."""
+"""The URL of the task that asks for a session. This URL is never fetched."""
 _LOOK_SECONDS = 0.1
 _MOST = 100
 """After this many errands in a row the session's own tasks have their turn."""

@@ -16,7 +16,7 @@
 /* A bounded parse may take this many pieces: some 30 MB, and the texts of its page. */
 #define MOST 300000
 
-/* What libxml2 called before. */
+/* The allocator that libxml2 used before. */
 static void (*given_free)(void *);
 static void *(*given_malloc)(size_t);
 static void *(*given_realloc)(void *, size_t);

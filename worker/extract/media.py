@@ -1,4 +1,4 @@
-"""Whether a body is a page to parse."""
+"""Decides whether a body is a page to parse."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ class Connection:
 
     def _ring(self) -> None:
         """Handle the timer; the loop calls this. The current wait may have begun after the one that
-        set the timer. If there is none, the next wait sets the timer again."""
+        set the timer. If nothing waits, the next wait sets the timer again."""
         self._stop_timer()
         if self._waiting is None:
             return

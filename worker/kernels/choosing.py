@@ -27,9 +27,9 @@ _HEAD_BYTES = 1024
 class Way(Struct, frozen=True, kw_only=True):
     """How an answer is read, and what it counts as.
 
-    ``page``: it counts as a page of its site; ``html``: it counts as a page that shows what its
-    site's pages are like. ``keeps``: its body is kept, whatever type it declares. ``reads``: the
-    kernel is called at all. ``lists``: the sitemaps of its origin are not admitted with it.
+    ``page``: the answer counts as a page of its site; ``html``: it counts as a page that shows what
+    its site's pages are like. ``keeps``: its body is kept, whatever type it declares. ``reads``:
+    the kernel is called at all. ``lists``: the sitemaps of its origin are not admitted with it.
     ``in_steps``: it is read in steps, from a body that may be packed, and longer than a page's.
     ``refused`` says why it cannot be read. ``fails`` is the kind of failure if it cannot be read.
     """
@@ -90,9 +90,9 @@ class Kernels:
             ways[named] = Way(kernel=kernel, page=True, keeps=True, fails=FailureKind.KERNEL)
         self._ways = [ways[rule.kernel] for rule in options.kernels]
         self.any = bool(self._ways)
-        """Whether there is a rule."""
+        """True if there is a rule."""
         self.fetching = any(kernel.fetches for kernel in own.values())
-        """Whether one of the user's kernels fetches by itself."""
+        """True if one of the user's kernels fetches by itself."""
         known: list[Kernel] = [HTTP, JSON, SITEMAP, FEED, *own.values()]
         self.by_name: Mapping[str, Kernel] = {kernel.name: kernel for kernel in known}
         if len(self.by_name) < len(known):

@@ -92,8 +92,8 @@ def found_in(
     """Return the kernel of an answer that lists URLs.
 
     It accepts an answer to a sitemap task if it is a sitemap, and any page with the root of a
-    sitemap or of a feed. A plain list of URLs is one if it is a seed and its name says so.
-    ``html``: it declares to be HTML; this is believed of pages that are no seeds.
+    sitemap or of a feed. A plain list of URLs is a sitemap if it is a seed and its name says so.
+    ``html``: the answer declares to be HTML; this is believed of pages that are no seeds.
     """
     asked = task.kind is not TaskKind.PAGE and task.kind.is_sitemap
     if task.kind is TaskKind.REQUISITE:

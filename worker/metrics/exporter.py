@@ -1,6 +1,6 @@
 """The process that serves a worker's metrics. The supervisor starts it, again if it dies.
 
-It is no thread of the supervisor, since that forks, and must not be held up. None of the crawling
+It is a process and not a thread, since the supervisor forks and must not wait. None of the crawling
 processes serves it, since metrics are most useful when those hang. It reads only the numbers that
 all share (:mod:`greencrawl.worker.metrics.tallies`), so it may be killed at any time. The listening
 socket is the supervisor's: while there is no such process, clients wait.

@@ -139,12 +139,12 @@ class Follower:
             return error
 
     def _silent(self, number: int) -> bool:
-        """Whether this broker does not even say that it is alive."""
+        """Return whether this broker does not even say that it is alive."""
         ask = self._brokers[number].trouble
         return gevent.with_timeout(SILENT_SECONDS, ask, "/healthz", timeout_value="silent") != ""
 
     def _hands_back(self) -> bool:
-        """Whether sessions end by an order, as far as it has reported."""
+        """Return whether sessions end by an order, as far as the process has reported."""
         facts = self._request.facts
         settling = self._clock() - self._ordered < SETTLE_SECONDS
         return bool(self._options.drain and facts.held) or (
@@ -172,7 +172,7 @@ class Follower:
         return self._request
 
     def _take(self, reply: MemberReply) -> bool:
-        """Whether something else is ordered."""
+        """Take over a reply; return whether it orders something else."""
         self._told = self._telling
         self._process.tell(reply.log_to)
         other = reply.revision != self._request.revision or reply.options != self._options

@@ -92,7 +92,7 @@ class Rate:
         self.requests = 0
         """Requests that this process has sent."""
         self.limited = False
-        """Whether a request has to wait for :meth:`turn`."""
+        """True if a request has to wait for :meth:`turn`."""
         self._turns = turns
         self._waiting: deque[Turn] = deque()
         self._wanted, self._changed = Event(), Event()

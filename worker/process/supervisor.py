@@ -367,7 +367,7 @@ class Supervisor:
 
 
 def _environment() -> dict[str, str]:
-    """Return that of a child: ours, and how many free pieces of a size glibc keeps at hand.
+    """Return a child's environment: ours, plus the setting that lets glibc keep more free pieces.
 
     A page's tree is thousands of small pieces, which are allocated and freed together. glibc reads
     this when a process starts; other libraries do not. A value of the user's stays.

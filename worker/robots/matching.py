@@ -7,9 +7,9 @@ any placement of the pieces fits, so does that one. Nothing is tried twice.
 
 Two bounds keep the work for a URL under :data:`BUDGET`, 0.1 to 0.15 ms, whatever a file says:
 
-* Of a token's rules with ``*`` the first :data:`MAX_WILDCARDS` are compiled, as long as they have
-  no more than :data:`MAX_STARS` ``*`` together. Of the other rules, a Disallow is read up to its
-  first ``*``, and an Allow is not read at all.
+* The first :data:`MAX_WILDCARDS` of a token's rules with ``*`` are compiled, as long as they have
+  no more than :data:`MAX_STARS` ``*`` together. After that a Disallow with ``*`` is read up to its
+  first ``*``, and an Allow with ``*`` is not read at all.
 * Work is counted before it is done, by its worst case. If the rest of the budget is too small to
   decide, the URL is forbidden.
 

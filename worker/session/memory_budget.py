@@ -146,9 +146,9 @@ class Part:
     paused = 0.0
     """Seconds in which nothing was read for lack of memory."""
     ended = False
-    """Whether the request is to give up its data, and fail."""
+    """True if the request is to give up its data, and fail."""
     cut = False
-    """Whether the request is to fail since nothing has come."""
+    """True if the request is to fail since nothing has come."""
     waits: Event | None = None
     _listed = False
     _since = 0.0

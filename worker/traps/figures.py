@@ -119,9 +119,9 @@ def has_own_name(
 ) -> bool:
     """Return whether a page has a name of its own.
 
-    It is a short new block, or its title, unless pages everywhere are ``alike``. It does not count
-    if something speaks against the page; for a page with a query only if it links to few of its
-    kind.
+    The name is a short new block, or the page's title unless pages everywhere are ``alike``. A name
+    does not count if something speaks against the page. On a page with a query only a block counts,
+    and only if the page links to few of its kind.
     """
     titled = _is_own(state, novelty, shape.name, title)
     if seen.copy or seen.odd or seen.own >= _CHOICES or is_dated(shape.path):

@@ -46,10 +46,10 @@ class HostTraps(Struct, gc=False):
     shift: int = 0
     """The number of samples of its longer pages; see ``Novelty.look``."""
     changed: bool = False
-    """Whether anything was ``learnt`` since, or anything that parks or releases shapes."""
+    """True if anything was ``learnt`` since, or anything that parks or releases shapes."""
     learnt: bool = False
     asks: bool = False
-    """Whether a link with a query was met: such a host may have a page at several URLs."""
+    """True if a link with a query was met: such a host may have a page at several URLs."""
     released: frozenset[str] = frozenset()
     asked: dict[str, int] = {}
     labels: dict[int, int] = {}

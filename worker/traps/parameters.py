@@ -142,8 +142,10 @@ def _keys(shape: Shape, url: str) -> list[tuple[str, list[tuple[str, float]]]]:
 
 
 def _generic(shape: Shape, name: str) -> str:
-    """Return the name under which a parameter is counted: those for how a page is shown share one
-    at a host."""
+    """Return the name under which a parameter is counted.
+
+    A parameter that says how a page is shown is counted under one name for the whole host.
+    """
     return f"*?{name}" if name in SHOWN else f"{shape.path}?{name}"
 
 

@@ -104,7 +104,7 @@ class Shaper:
         self._views: dict[str, tuple[int, str]] = {}
         self._places: dict[str, int] = {}
         self.sessions = False
-        """Whether one of the host's URLs had the id of a session."""
+        """True if one of the host's URLs had the id of a session."""
 
     def shape(self, url: str) -> Shape:
         """Return the shape of a canonical URL; the id of a session is no part of it."""

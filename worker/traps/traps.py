@@ -63,7 +63,7 @@ class Traps:
 
     @cached_property
     def _known(self) -> Known:
-        """Read the file once a crawl parks URLs, which takes 5 ms and 0.2 MB."""
+        """Read the file when a crawl first parks URLs. This takes 5 ms and 0.2 MB."""
         return known()
 
     @cached_property

@@ -56,7 +56,7 @@ _PROBES, _PAGES_A_PROBE = 2, 100
 """Probes that a host has in any case, and its pages for each further one."""
 
 KNOWN_SCORE = 3.0
-"""The score of links of software whose links the host shows, without proof that it runs it."""
+"""The score of a link of a known program, if nothing proves that the host runs the program."""
 POOR_SECTION = 12.0
 """A section with this score against it: unknown shapes in it are parked with it. Half of it is held
 against a shape that is new in it."""
@@ -166,7 +166,7 @@ class Yields:
         self.probes = 0
         """URLs of parked shapes that were fetched as probes, without those that yielded."""
         self.troubled = False
-        """Whether a shape was poor: before that no link needs to be checked for one."""
+        """True if a shape was poor: before that no link needs to be checked for one."""
 
     def found_on(self, name: str, feeder: int) -> None:
         """Note that a URL of the shape was found on a page of the shape ``feeder``, a hash. That is

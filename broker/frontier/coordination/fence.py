@@ -1,4 +1,4 @@
-"""Whether the store answered lately: if it did not, no session is opened or extended.
+"""No session is opened or extended unless the store answered lately.
 
 A broker may be cut off from the store and still reach a Redis that was replaced. Then the store
 knows a higher epoch of that node, and another broker serves its hosts from the new server. So a

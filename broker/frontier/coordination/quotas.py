@@ -273,7 +273,8 @@ class Quotas:
 def pages_stored(store: Store, crawl: Crawl, requeued: int) -> int:
     """Return the pages (2xx) of a crawl with ``max_pages``; 0 if it has none.
 
-    If URLs were queued again, also before a commit has counted the pages. Raises Unavailable.
+    If URLs were queued again, the pages are counted here when no commit has counted them yet.
+    Raises Unavailable.
     """
     stored = store.stored(crawl.id) if crawl.options.max_pages else 0
     if requeued and crawl.options.max_pages:

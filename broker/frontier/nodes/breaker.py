@@ -1,4 +1,4 @@
-"""Whether a Redis node answers: a node that did not is not called until it does again.
+"""A Redis node that did not answer is not called until it answers again.
 
 The first call without an answer takes its whole time-out, and so do all calls that are under way at
 that moment. From then on calls fail at once, and one greenlet asks in the background.

@@ -172,7 +172,7 @@ class NodeClock:
         self.jumps = 0
         """The jumps of the node's clock that this process knows."""
         self.may_set = False
-        """Whether this process may have the duty."""
+        """True if this process may have the duty."""
 
     @property
     def known_seconds(self) -> float:

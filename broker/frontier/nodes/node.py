@@ -65,9 +65,9 @@ class Node:
         self.tick = 0
         """The node's tick as it was last seen."""
         self.owed = False
-        """Whether a replay was not complete when the node last answered."""
+        """True if a replay was not complete when the node last answered."""
         self.full = False
-        """Whether the node is near its memory limit, as ``greencrawl.broker.frontier.nodes.memory``
+        """True if the node is near its memory limit, as ``greencrawl.broker.frontier.nodes.memory``
         has found."""
         self._timeout = timeout_seconds
         self.breaker = Breaker(self.shown, self.ask)

@@ -20,7 +20,7 @@ MOST_PAGES, MOST_FINAL_STATES = 1_000_000, 20_000
 """A larger crawl is not counted: a store reads a row for each page or final state. A million pages
 take 0.1 s on SQLite."""
 SHARE = 20
-"""Of the crawls that go on, all together are counted for at most one of so many seconds."""
+"""Counting all active crawls takes at most one second in this many."""
 CRAWLS = 1000
 """Crawls whose counts are remembered; those that were asked for longest ago go first."""
 
@@ -35,7 +35,7 @@ class _Count(Struct, frozen=True):
 
 
 class StoredCounts:
-    """Of one broker; any number of requests read them."""
+    """The counts that one broker keeps; all its requests share them."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -45,9 +45,9 @@ class StoredCounts:
     def of(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
         """Return ``found`` with what the store has: pages, their bytes, dead letters, parked URLs.
 
-        If the crawl does not go on, also with final states by the kind of failure. ``found`` stays
-        as it is if no URL was queued again, if the crawl is too large, and while the store is away.
-        Raises nothing.
+        If the crawl is not active, the result also has final states by the kind of failure.
+        ``found`` stays as it is if no URL was queued again, if the crawl is too large, and while
+        the store is away. Raises nothing.
         """
         if not found.requeued or found.stored > MOST_PAGES:
             return found

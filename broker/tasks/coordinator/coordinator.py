@@ -312,9 +312,9 @@ class Coordinator:
     def _members(self, store: Store, now: float, now_ms: int) -> list[Member]:
         """Note members that are lost, and those that are there again; return all of them.
 
-        A beat is on the first node that answered its broker. So whenever another node starts or
-        stops answering here, all members have a while to report again. No member is lost while even
-        our own beat is missing.
+        A beat is on the first node that answered its broker. So when a node begins to answer
+        here, or no longer answers, all members have a while to report again. No member is
+        lost while even our own beat is missing.
         """
         rows = store.members()
         heard = self._service.frontier.beats.heard(one.id for one in rows)

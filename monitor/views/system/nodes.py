@@ -127,7 +127,7 @@ def form(request: PageRequest) -> Data:
 
 
 def order(request: PageRequest, form: Form) -> Redirect:
-    """Order the options in a form; empty ones are taken back."""
+    """Order the options of a form; the order for an option with an empty field is taken back."""
     name = request.path["node"]
     given = {one: form.text(f"o.{one}") for one in NAMES if f"o.{one}" in form}
     options = msgspec.convert({k: v for k, v in given.items() if v}, NodeOptions, strict=False)

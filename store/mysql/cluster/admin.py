@@ -70,7 +70,7 @@ class Admin:
         self._away_until = 0.0
         self._away = ""
         self._bound = False
-        """Whether a series of calls on this connection must not continue on another connection."""
+        """True if a series of calls on this connection must not continue on another connection."""
 
     def probe(self) -> None:
         """Ask the server again, though it was away a moment ago. Raises Unavailable if it still is.

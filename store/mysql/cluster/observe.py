@@ -37,14 +37,14 @@ class Following(Struct, frozen=True, kw_only=True):
     fetching: bool
     applying: bool
     stopped: bool = False
-    """Whether a thread of it has stopped, and does not merely try to connect."""
+    """True if a thread of it has stopped, and does not merely try to connect."""
     behind_seconds: float | None = None
     """Seconds, None while not connected."""
     error: str = ""
     until: bool = False
-    """Whether the server stops at a given position."""
+    """True if the server stops at a given position."""
     lacking: bool = False
-    """Whether the leader's log lacks the next transaction for this server."""
+    """True if the leader's log lacks the next transaction for this server."""
     fetched: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -73,12 +73,12 @@ class Observation(Struct, frozen=True, kw_only=True):
     epoch: int = 0
     """The epoch of its fence."""
     open: bool = False
-    """Whether its fence lets transactions of ``epoch`` through."""
+    """True if its fence lets transactions of ``epoch`` through."""
     asks_ack: bool = False
-    """Whether commits wait here for an acknowledgement."""
+    """True if commits wait here for an acknowledgement."""
     gives_ack: bool = False
     acknowledged: bool = False
-    """Whether such commits really wait (the server has not fallen back to asynchronous ones)."""
+    """True if such commits really wait (the server has not fallen back to asynchronous ones)."""
     clients: int = 0
     """Acknowledging servers that are connected."""
     hanging: int = 0

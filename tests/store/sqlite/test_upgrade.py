@@ -105,7 +105,7 @@ def hashed(body: bytes) -> bytes:
 
 @pytest.fixture(params=["alone", "beside another"])
 def other(request: pytest.FixtureRequest) -> Iterator[list[OldProcess]]:
-    """Whether an old process has the file open during the upgrade."""
+    """Return whether an old process has the file open during the upgrade."""
     opened: list[OldProcess] = []
     if request.param != "alone":
         opened.append(None)  # type: ignore[arg-type]

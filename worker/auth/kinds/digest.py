@@ -57,7 +57,7 @@ class Challenge:
     userhash: bool = False
     stale: bool = False
     named: bool = False
-    """Whether the server named the algorithm; only then it is repeated."""
+    """True if the server named the algorithm; only then it is repeated."""
     count: int = 0
 
 

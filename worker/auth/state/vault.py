@@ -53,7 +53,7 @@ class Vault:
 
     Safe for many greenlets. With ``seal`` the frontier has them too, for all machines. A claim
     lasts ``claim_seconds``, longer than the longest request. Methods raise Unavailable when the
-    frontier is away; calling again is harmless. While the folder cannot be used the log says so,
+    frontier is away; calling again is harmless. While the folder cannot be used, the log says so,
     and without ``seal`` every process logs in by itself.
     """
 

@@ -42,13 +42,13 @@ local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f',
 -- by its date.
 local again = (mode == AGAIN or mode == FORCE or c.cal and mode ~= MARK and mode ~= MARK_SPILLED)
     and urlset('g', id)
--- Whether a task has no row in the store: it settles no due row.
+-- Return whether a task has no row in the store: such a task settles no due row.
 local function apart(value)
   local kind = math.floor(num(string.match(value, '^.%d+,(%d+)')) / KIND)
   return kind == ROBOTS or kind == ERRAND or kind >= REREAD
 end
 
--- Whether a URL would be queued.
+-- Return whether a URL would be queued.
 local function wanted(fp)
   if mode == REFILL then return not seen.has(fp) end
   if mode == FORCE then return not done or redis.call('SISMEMBER', done, fp) == 0 end
@@ -71,7 +71,7 @@ local full, budget, host_budget = limits[1] == '1', tonumber(limits[2]), tonumbe
 local bytes = budget and num(redis.call('GET', P .. ':b'))
 local taken, added, queued = {}, 0, 0
 
--- Whether a value still fits into the budgets of its host and its partition.
+-- Return whether a value still fits into the budgets of its host and its partition.
 local function fits(name, cost, value)
   if mode == REFILL and tasks_of(c) + queued < LEAST_TASKS then return true end
   if full then return false end

@@ -93,10 +93,12 @@ local function tasks_of(c) return num(c.wait) + num(c.leased) + num(c.later) end
 -- letter; a queued value is the character of its level ('A' is level 0) and the entry. Its bytes in the
 -- budgets are the same from admission to its end.
 --
--- A task that was forced has a mark, and in a crawl with a calendar any task: its fingerprint, with a leading
--- 0 for its sign. It is in the set 'g' of its crawl until the task ends. Two more 0 before it say that its URL is new; the other
--- tasks fetch known pages again (`again` of the crawl counts them). Levels are any character from 'A' on,
--- so that no class of characters matches one.
+-- A task that was forced has a mark; in a crawl with a calendar every task has one. The mark is the
+-- task's fingerprint, with a leading 0 for its sign. The fingerprint is in the set 'g' of its crawl until
+-- the task ends. In a crawl with a calendar, the mark of a task for a new URL begins with 00. A forced
+-- task has no 00, whether its URL is new or not: each mark without 00 counts as a fetch of a known page
+-- (`again` of the crawl). Levels are any character from 'A' on, so that no class of characters matches
+-- one.
 local MARK_AT = 11 -- the least position of a path after a mark
 local function put_mark(value, fp, new)
   local head, path = string.match(value, '^(.[%d,]+)(.*)$')

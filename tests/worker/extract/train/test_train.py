@@ -20,8 +20,8 @@ NAV = "<ul class=menu>" + "<li><a href=/x>Some topic</a>" * 20 + "</ul>"
 
 
 def fill(folder: Path, pages: int) -> None:
-    """Write pages of as many sites, each a menu and a text; every third has only snippets as
-    labels."""
+    """Write this many pages, each of a site of its own, with a menu and a text. Every third
+    page has only snippets as labels."""
     (folder / "pages").mkdir(parents=True)
     lines = []
     for i in range(pages):
