@@ -36,7 +36,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Groups of fields in the form. Options that are in no group are in the last one, ``more``."""
 BESIDE = frozenset({"seeds"})
-"""These have a field of their own at the top."""
+"""Options that have a field of their own at the top."""
 
 
 class Field(Struct, frozen=True, kw_only=True):

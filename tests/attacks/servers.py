@@ -91,7 +91,7 @@ class Hosts:
 
     @property
     def port(self) -> int:
-        """The first."""
+        """The first port."""
         return self.ports[0]
 
     def _serve(self, sock: socket.socket, peer: tuple[str, int]) -> None:

@@ -20,7 +20,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 def admin(desk: Desk) -> Desk:
-    """The same, with an administrator logged in."""
+    """The Monitor with an administrator logged in."""
     assert desk.log_in().status_code == 303
     return desk
 

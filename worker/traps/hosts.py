@@ -26,7 +26,7 @@ PROVEN, PROVEN_TEXT = 64, 0.9
 """Yields after which a shape has proved its yield, and the share of its last pages that yielded:
 one page without new text ends this, until several have new text again."""
 LOOKED_AT = 4
-"""One of this many pages of such a shape is judged."""
+"""One in this many pages of a shape that has proved its yield is judged."""
 
 
 class HostTraps(Struct, gc=False):

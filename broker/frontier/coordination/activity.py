@@ -21,7 +21,7 @@ QUOTA = b"quota"
 ORDERS = b"orders"
 """The message that there are new orders: all orders must be read again."""
 ANY, NONE = 0, -1
-"""These replace the id of a crawl: an unknown crawl; no crawl."""
+"""Values in place of the id of a crawl: an unknown crawl; no crawl."""
 MOST = 100
 """A message names at most this many crawls; if there are more, it names :data:`ANY`."""
 

@@ -27,7 +27,7 @@ CRAWLS = 1000
 
 class _Count(Struct, frozen=True):
     counters: tuple[object, ...]
-    """Those of Redis when it was counted."""
+    """The counters of Redis when the crawl was counted."""
     counted_at: float
     seconds: float
     sums: dict[str, int]

@@ -38,7 +38,7 @@ HOOK_PAGES = 10
 """This many pages together show whether a hook fails; fewer if the crawl has ended with fewer."""
 HOOK_SHARE = 0.5
 SUBJECT, TEXT = 300, 1000
-"""It has at most this many characters."""
+"""The subject and the text of an alert have at most this many characters."""
 
 Found = Mapping[AlertKind, Mapping[str, str | None] | None]
 """Kind → subject → text; None if that is not known now."""

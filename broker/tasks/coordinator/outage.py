@@ -29,7 +29,7 @@ LOOK_SECONDS = 1.0
 FAILING_SECONDS = 20.0
 """A broker that could not write for this long says so, if no other can write either."""
 REASON = 500
-"""It has at most this many characters."""
+"""The reason that is shown has at most this many characters."""
 
 
 class OutageWatch:

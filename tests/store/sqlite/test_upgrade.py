@@ -382,7 +382,7 @@ def test_a_base_is_applied_to_an_empty_database_and_stands_for_its_files_in_othe
 
 
 def test_migrations_that_were_shipped_before_are_unchanged(path: Path) -> None:
-    """Those of the commit before the base, which took over stores of version 0.1.0."""
+    """The migrations of the commit before the base, which took over stores of version 0.1.0."""
     known = {
         9: "4248413b", 10: "16f9bb16", 11: "701b433c",
         12: "e5bc0728", 13: "ac104856", 14: "64afe738",

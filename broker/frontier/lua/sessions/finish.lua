@@ -62,7 +62,7 @@ for a = 1, #args do
       end
       if over then bump(s.crawl, 'fin', 1) end
       if forced and it[8] ~= 1 and it[5] ~= 'ok' and it[5] ~= 'unchanged' then
-        -- It was forced while it had this task, and its final state was written before or after that.
+        -- The URL was forced while it had this task; its final state was written before or after that.
         local d, r, _, _, path, mark = entry_parts(string.sub(value, 2))
         local entry = entry_make(d, r, 0, 0, path, mark)
         redis.call('ZADD', P .. ':later', now, s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry)

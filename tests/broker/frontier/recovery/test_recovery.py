@@ -371,7 +371,7 @@ def test_a_delay_that_is_lifted_while_a_replay_gives_it_back_stays_lifted(
 
 
 def test_rows_stamped_within_the_margin_of_the_tick_are_replayed(rig: Rig) -> None:
-    """These were committed some steps before they were admitted, which is allowed up to MARGIN."""
+    """The rows were committed some steps before their admission, which is allowed up to MARGIN."""
     rig.tick(MARGIN + 3)
     page = rig.page("h.example/", "h.example/late")
     stamp = rig.store.commit(Commit([page]))
