@@ -63,7 +63,11 @@ def _metrics(settings: Settings, descriptor: int) -> int:
     from greencrawl.worker.metrics import exporter
 
     garbage.started()
-    exporter.serve(settings, supervisor.folder(settings), descriptor)
+    try:
+        exporter.serve(settings, supervisor.folder(settings), descriptor)
+    except InvalidConfig as error:
+        exporter.log.error("metrics_not_served", reason=str(error))
+        return supervisor.EX_CONFIG
     return 0
 
 

@@ -183,8 +183,8 @@ def seed(
     Idempotent: a URL that was seen is a ``duplicate``; with ``force`` it is queued ``again``, and
     with ``if_changed`` as a refetch. If its first task has not ended it stays a ``duplicate``: that
     task fetches it. Seeds of a node that is away are ``pending``: they are stored, and queued when
-    the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be stored, and is
-    queued in time.
+    the node is back. Raises UnknownCrawl; Unavailable, and then some of the URLs may be stored, and
+    are queued in time: those without force first. A repeated call may fetch forced ones once more.
     """
     crawl = service.store.crawl(name)
     check_room(service)
@@ -196,7 +196,7 @@ def seed(
     fresh: set[str] = set()
     pending: set[str] = set()
     forced, first = by_end(service, crawl, wanted) if force else ([], wanted)
-    for items in (forced, first):
+    for items in (first, forced):
         if items:
             admitted = admit(service, crawl, items, force=items is forced, reopen=force)
             fresh |= {item.url for item, new in zip(items, admitted, strict=True) if new}

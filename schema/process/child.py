@@ -16,7 +16,9 @@ from functools import partial
 from typing import IO
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_LIBC = ctypes.CDLL(None)  # before any fork
+if sys.platform == "linux":  # found now: a forked child must not look a symbol up
+    _PRCTL = ctypes.CDLL(None).prctl
+    _PRCTL.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 
 
 def spawn(
@@ -26,13 +28,14 @@ def spawn(
     output: IO[bytes] | None = None,
     keep: Sequence[int] = (),
     orphaned: signal.Signals = signal.SIGKILL,
+    ignored: Sequence[signal.Signals] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a child in a session of its own: a terminal's Ctrl-C does not reach it.
 
     No signal is blocked in it, its input is empty, and it inherits only the descriptors in
     ``keep``. ``environ`` is its environment, ``output`` what it writes to; None: ours. When the
     thread that called this dies, the kernel sends it the signal ``orphaned`` (only Linux does).
-    Raises OSError.
+    From its start on it ignores the signals ``ignored``. Raises OSError.
     """
     return subprocess.Popen(
         command,
@@ -43,16 +46,25 @@ def spawn(
         pass_fds=keep,
         start_new_session=True,
         # Between fork and exec: it takes no lock that another thread may hold.
-        preexec_fn=partial(_begin, os.getpid(), orphaned),
+        preexec_fn=partial(_begin, os.getpid(), orphaned, ignored),
     )
 
 
-def _begin(parent: int, orphaned: signal.Signals) -> None:
+def _begin(parent: int, orphaned: signal.Signals, ignored: Sequence[signal.Signals]) -> None:
     if sys.platform == "linux":
-        _LIBC.prctl(_PR_SET_PDEATHSIG, orphaned, 0, 0, 0)
+        _PRCTL(_PR_SET_PDEATHSIG, orphaned, 0, 0, 0)
         if os.getppid() != parent:  # it died before the kernel was told
             os._exit(1)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def stop(process: subprocess.Popen[bytes] | None) -> None:
+    """Ask a child, if there is one, to end in order, even if SIGSTOP has stopped it."""
+    if process is not None:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
 
 
 def end(process: subprocess.Popen[bytes] | None) -> None:

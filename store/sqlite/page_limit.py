@@ -25,7 +25,8 @@ def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
     for crawl, most in _limits(db, sorted({row[0] for row in pages})):
         some = [row for row in pages if row[0] == crawl]
         known = dict(_known(db, crawl, [row[1] for row in some]))
-        before = count = _count(db, crawl)
+        noted = _noted(db, crawl)
+        count = _counted(db, crawl) if noted is None else noted
         for row in some:
             fetched_ms, was_page = known.get(row[1], (row[FETCHED], False))
             if row[FETCHED] < fetched_ms:
@@ -36,7 +37,7 @@ def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
                 continue
             count += more
             known[row[1]] = (row[FETCHED], is_page(row[STATUS]))
-        if count != before or not before:
+        if count != noted:
             sql = "INSERT OR REPLACE INTO limits (crawl, pages) VALUES (?, ?)"
             db.execute(sql, (crawl, count))
     return frozenset(refused)
@@ -66,12 +67,15 @@ def _known(
             yield number, (fetched_ms, is_page(status))
 
 
-def _count(db: sqlite3.Connection, crawl: int) -> int:
+def _noted(db: sqlite3.Connection, crawl: int) -> int | None:
     row = db.execute("SELECT pages FROM limits WHERE crawl = ?", (crawl,)).fetchone()
-    if row is None:
-        row = db.execute(
-            "SELECT COUNT(*) FROM pages INDEXED BY pages_by_crawl "
-            "WHERE crawl = ? AND status BETWEEN 200 AND 299",
-            (crawl,),
-        ).fetchone()
-    return int(row[0])
+    return None if row is None else int(row[0])
+
+
+def _counted(db: sqlite3.Connection, crawl: int) -> int:
+    (found,) = db.execute(
+        "SELECT COUNT(*) FROM pages INDEXED BY pages_by_crawl "
+        "WHERE crawl = ? AND status BETWEEN 200 AND 299",
+        (crawl,),
+    ).fetchone()
+    return int(found)

@@ -820,6 +820,16 @@ class StoreContract(
         assert again.refused == stamp.refused, "repeating is safe"
         assert store.counts(crawl)["attempts"] == 6
 
+    def test_a_limit_that_is_set_later_is_counted_by_a_commit_of_known_pages(
+        self, store: Store
+    ) -> None:
+        crawl = store.put_crawl("x", CrawlOptions(), []).id
+        store.commit(Commit([page(crawl, 1), page(crawl, 2)]))
+        store.put_crawl("x", CrawlOptions(max_pages=9), [])
+        assert store.stored(crawl) == 0
+        assert not store.commit(Commit([page(crawl, 1, fetched_ms=999)])).refused
+        assert store.stored(crawl) == 2
+
     def test_a_page_that_replaces_another_does_not_count_towards_the_limit(
         self, store: Store
     ) -> None:

@@ -27,8 +27,9 @@ log = logger("metrics")
 
 BACKLOG = 16
 _COMMAND = (sys.executable, "-P", "-m", "greencrawl.worker", "--metrics")
-AGAIN_SECONDS = 1.0
-"""Seconds between two starts of the process."""
+AGAIN_SECONDS, MOST_AGAIN_SECONDS = 1.0, 60.0
+"""Seconds between two starts of the process: doubled with each death, up to the second number.
+After a process that ran for so long, it is the first number again."""
 
 
 def check_settings(settings: Settings) -> None:
@@ -54,7 +55,8 @@ class Exporter:
         self._lock = lock
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
-        self._start_at = 0.0
+        self._started = self._start_at = 0.0
+        self._again_seconds = AGAIN_SECONDS
         _tls(settings)
         self._listening = _listener(settings)
 
@@ -65,13 +67,24 @@ class Exporter:
         successor of a killed supervisor gets the lock, the address is free.
         """
         if self._process is not None and self._process.poll() is not None:
-            log.error("exporter_died", pid=self._process.pid)
+            self._after_death(self._process.pid)
             self._process = None
         if self._process is not None or self._clock() < self._start_at:
             return
-        self._start_at = self._clock() + AGAIN_SECONDS
+        self._started = self._clock()
         descriptor = self._listening.fileno()
-        self._process = spawn((*_COMMAND, str(descriptor)), keep=(descriptor, self._lock))
+        self._process = spawn(
+            (*_COMMAND, str(descriptor)),
+            keep=(descriptor, self._lock),
+            ignored=(signal.SIGTERM, signal.SIGINT),  # the supervisor ends it, after the others
+        )
+
+    def _after_death(self, pid: int) -> None:
+        if self._clock() - self._started >= MOST_AGAIN_SECONDS:
+            self._again_seconds = AGAIN_SECONDS
+        self._start_at = self._started + self._again_seconds
+        log.error("exporter_died", pid=pid, again_seconds=self._again_seconds)
+        self._again_seconds = min(2 * self._again_seconds, MOST_AGAIN_SECONDS)
 
     def close(self) -> None:
         """End the process, and free the address."""
@@ -83,14 +96,13 @@ class Exporter:
 def serve(settings: Settings, folder: Path, descriptor: int) -> None:
     """Run ``greencrawl.worker --metrics DESCRIPTOR``, until the supervisor ends it.
 
-    ``folder`` has the numbers; the descriptor is that of the listening socket.
+    ``folder`` has the numbers; the descriptor is that of the listening socket. Raises
+    InvalidConfig if the certificate cannot be used; perhaps it is only half written.
     """
     # Only this process needs these libraries.
     from greencrawl.worker.metrics.families import WorkerCollector
     from greencrawl.worker.metrics.server import MetricsServer
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # the parent ends it, after the others
     collector = WorkerCollector(settings, folder)
     tokens = (settings.worker_token, settings.admin_token)
     listening = socket.socket(fileno=descriptor)

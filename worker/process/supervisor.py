@@ -26,7 +26,7 @@ from pathlib import Path
 
 from greencrawl.schema.errors import NO_ROOM, GreencrawlError
 from greencrawl.schema.log import Trouble, logger, set_level
-from greencrawl.schema.process.child import end, end_of, spawn
+from greencrawl.schema.process.child import end, end_of, spawn, stop
 from greencrawl.schema.records import FailureKind
 from greencrawl.schema.settings import Settings
 from greencrawl.worker.metrics import table, tallies
@@ -222,8 +222,7 @@ class Supervisor:
         self._status = status
         for child in self._children:
             child.start_at = inf
-            if child.process:
-                child.process.send_signal(signal.SIGTERM)
+            stop(child.process)
 
     def _kill_all(self) -> None:
         for child in self._children:
@@ -241,8 +240,7 @@ class Supervisor:
             if child.number >= self._wanted and child.leaving_since is None:
                 log.info("child_stop_started", child=child.number, wanted=self._wanted)
                 child.leaving_since, child.start_at = self._clock(), inf
-                if child.process:
-                    child.process.send_signal(signal.SIGTERM)
+                stop(child.process)
         self._children = [
             child
             for child in self._children

@@ -61,6 +61,19 @@ class Row(NamedTuple):
         return self.quota + self.leased + self.stored
 
 
+class _Known(NamedTuple):
+    """What is known of a crawl whose quotas were shared out under an epoch of the duty.
+
+    Of partitions that are away it is what they last said. ``sums`` are upper bounds, ``stored`` and
+    ``twice`` lower ones: ``twice`` is how many more pages Redis counts as stored than there are.
+    """
+
+    epoch: int
+    sums: dict[int, int]
+    stored: dict[int, int]
+    twice: int = 0
+
+
 def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int, int]:
     """Return partition → the change of its quota.
 
@@ -140,9 +153,7 @@ class Quotas:
         self._some = Event()
         self._later: set[int] = set()
         """Crawls whose pass is to be repeated."""
-        self._known: dict[int, tuple[int, dict[int, int]]] = {}
-        """Crawl → the epoch under which its quotas were last shared out, and upper bounds of the
-        sums since."""
+        self._known: dict[int, _Known] = {}
 
     def want(self, crawl: int) -> None:
         """Note that a partition of the crawl runs out of quota."""
@@ -196,20 +207,25 @@ class Quotas:
         seen = {p: row_of(reply) for p, reply in counted.items()}
         if len(seen) == len(self._partitions) and not wanted(crawl, seen, self._store):
             return  # another broker was faster, or there is nothing to share
-        epoch, sums = self._known.get(crawl.id, (0, {}))
+        known = self._known.get(crawl.id)
+        if known is None or known.epoch != duty.epoch:  # another broker may have shared out since
+            known = _Known(duty.epoch, {}, {})
         number = self._next(duty.epoch)
         rows = self._claim(crawl.id, number)
-        requeued = sum(row.requeued for row in seen.values())
-        limit = crawl.options.max_pages + _counted_twice(rows, self._store, crawl, requeued)
-        if epoch != duty.epoch:  # another broker may have shared out since
-            sums = {}
+        stored = known.stored | {p: row.stored for p, row in rows.items()}
+        requeued = sum(row.requeued for row in seen.values()) or known.twice
+        twice = _counted_twice(stored, self._store, crawl, requeued)
+        if len(rows) < len(self._partitions):  # those that are away may have stored more since
+            twice = max(twice, known.twice)
+        limit = crawl.options.max_pages + twice
+        sums = known.sums
         away = sum(sums[p] for p in sums.keys() - rows.keys())
         if set(self._partitions) - rows.keys() - sums.keys():
             # Only the stored pages of partitions that are away are known: others do not wait for
             # them. At worst too many pages are fetched; the store takes none beyond the limit.
             away = max(away, self._store.stored(crawl.id) - sum(r.stored for r in rows.values()))
         sums |= {p: row.sum for p, row in rows.items()}
-        self._known[crawl.id] = (duty.epoch, sums)  # from now on they are kept as upper bounds
+        self._known[crawl.id] = _Known(duty.epoch, sums, stored, twice)
         deltas = plan(limit - away, rows, half=bool(crawl.options.auth))
         answered = self._change(crawl.id, number, deltas, sums)
         without_quota = any(
@@ -282,15 +298,15 @@ def pages_stored(store: Store, crawl: Crawl, requeued: int) -> int:
     return stored
 
 
-def _counted_twice(rows: Mapping[int, Row], store: Store, crawl: Crawl, requeued: int) -> int:
+def _counted_twice(stored: Mapping[int, int], store: Store, crawl: Crawl, requeued: int) -> int:
     """Return how many more pages Redis counts as stored than the store has. Raises Unavailable.
 
-    ``rows`` were read before the store is: it may have pages of tasks that are leased there, so it
-    is never more than there are.
+    ``stored`` (partition → pages) was read before the store is: it may have pages of tasks that are
+    leased there, so the result is never more than there are.
     """
     if not requeued:
         return 0
-    return max(sum(row.stored for row in rows.values()) - pages_stored(store, crawl, requeued), 0)
+    return max(sum(stored.values()) - pages_stored(store, crawl, requeued), 0)
 
 
 def wanted(crawl: Crawl, rows: Mapping[int, Row], store: Store) -> bool:
@@ -298,7 +314,8 @@ def wanted(crawl: Crawl, rows: Mapping[int, Row], store: Store) -> bool:
     limit = crawl.options.max_pages
     if not limit:
         return False
-    limit += _counted_twice(rows, store, crawl, sum(row.requeued for row in rows.values()))
+    stored = {p: row.stored for p, row in rows.items()}
+    limit += _counted_twice(stored, store, crawl, sum(row.requeued for row in rows.values()))
     return bool(plan(limit, rows, half=bool(crawl.options.auth)))
 
 

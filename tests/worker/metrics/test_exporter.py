@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -14,7 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from greencrawl.schema.settings import load
 from greencrawl.worker.metrics import tallies
+from greencrawl.worker.metrics.exporter import MOST_AGAIN_SECONDS, Exporter
+from greencrawl.worker.process.supervisor import EX_CONFIG, lock_id
+from tests.support.certificates import authority, signed
 from tests.support.ports import free_port
 from tests.support.system import wait_until
 from tests.support.worker_process import SupervisorProcess, alive
@@ -159,6 +164,67 @@ def test_the_next_supervisor_waits_until_the_address_of_the_exporter_is_free(
         check=True,
     )
     assert done.stdout.split() == ["held", "free"]
+
+
+def test_an_exporter_that_has_just_been_started_ignores_what_tells_it_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("GREENCRAWL_METRICS_BIND", f"127.0.0.1:{port}")
+    monkeypatch.setenv("GREENCRAWL_DATA", str(tmp_path))
+    settings = load()
+    exporter = Exporter(settings, lock_id(settings))
+    try:
+        exporter.look()  # Python itself is not yet started there
+        started = exporter._process
+        assert started
+        started.send_signal(signal.SIGTERM)
+        started.send_signal(signal.SIGINT)
+        wait_until(lambda: bool(Scraped(port).text()), 20, "it serves")
+        assert started.poll() is None
+    finally:
+        exporter.close()
+
+
+def test_an_exporter_without_a_usable_certificate_says_so_and_is_started_ever_more_rarely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ca, port = authority(tmp_path / "ca"), free_port()
+    certificate, key = signed(ca, "server", address="127.0.0.1")
+    given = {"METRICS_BIND": f"127.0.0.1:{port}", "DATA": tmp_path}
+    for name, value in {**given, "TLS_CERT": certificate, "TLS_KEY": key}.items():
+        monkeypatch.setenv(f"GREENCRAWL_{name}", str(value))
+    settings = load()
+    now = 100.0
+    exporter = Exporter(settings, lock_id(settings), clock=lambda: now)
+    whole = Path(certificate).read_text()
+    Path(certificate).write_text(whole[: len(whole) // 2])
+    try:
+        exporter.look()
+        for seconds in (1.0, 2.0, 4.0):
+            assert exporter._process
+            assert exporter._process.wait(20) == EX_CONFIG
+            now += seconds - 0.1
+            exporter.look()
+            assert exporter._process is None
+            now += 0.1
+            exporter.look()
+        assert exporter._process
+        assert exporter._process.wait(20) == EX_CONFIG
+        Path(certificate).write_text(whole)
+        now += MOST_AGAIN_SECONDS
+        exporter.look()
+        context = ssl.create_default_context(cafile=str(ca))
+        address = f"https://127.0.0.1:{port}/metrics"
+        with urllib.request.urlopen(address, timeout=20, context=context) as answer:
+            assert answer.status == 200
+    finally:
+        exporter.close()
+    said = capfd.readouterr().err
+    assert "Traceback" not in said
+    lines = [line for line in said.splitlines() if "metrics_not_served" in line]
+    assert len(lines) >= 3
+    assert all("GREENCRAWL_TLS_CERT: cannot be used" in line for line in lines)
 
 
 def test_gauges_of_a_dead_process_are_zero(tmp_path: Path) -> None:

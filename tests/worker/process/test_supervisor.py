@@ -141,6 +141,31 @@ def test_a_child_that_hangs_is_found_after_a_freeze_of_all(tmp_path: Path) -> No
         assert worker.starts()[1][1] == "stalled"
 
 
+def test_a_child_that_was_stopped_is_resumed_when_the_worker_ends(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, BEAT, stall_seconds="60") as worker:
+        worker.wait_starts(1)
+        _signal(signal.SIGSTOP, [worker.starts()[0][0]])
+        began = time.monotonic()
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert time.monotonic() - began < 5, "less than the grace, after which it is killed"
+        assert "killed" not in worker.log
+        assert "child_stop_failed" not in worker.log
+
+
+def test_a_child_that_was_stopped_is_resumed_when_fewer_are_ordered(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, BEAT, processes=2, stall_seconds="60") as worker:
+        worker.wait_starts(1)
+        worker.wait_starts(1, child=1)
+        pid = worker.starts(1)[0][0]
+        _signal(signal.SIGSTOP, [pid])
+        file = OrdersFile(worker.data / "worker" / "w.orders")
+        file.write(KeptOrders(1, NodeOptions(processes=1)))
+        wait_until(lambda: not alive([pid]), 5, "it has ended")
+        assert "killed" not in worker.log
+        assert "child_stop_failed" not in worker.log
+
+
 def test_the_grace_of_children_does_not_run_while_the_supervisor_is_frozen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

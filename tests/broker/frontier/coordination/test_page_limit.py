@@ -224,7 +224,7 @@ def test_a_page_that_is_fetched_again_counts_once_for_the_page_limit(rig: Rig, h
             items = [Admission(url) for url in known[-4:]]
             rig.brokers[0].admit(crawl.id, items, mode=Mode.FORCE)
         assert rig.brokers[0].look(crawl) is not None, "as the upkeep does"
-        for session in rig.lease(max_sessions=2, tasks_per_session=2, wait=1):
+        for session in rig.lease(max_sessions=2, tasks_per_session=1, wait=1):
             known += rig.store_pages(crawl, session)
             rig.end(session, *[Done(stored=True)] * len(session.tasks))
         stats = rig.brokers[0].stats(crawl)

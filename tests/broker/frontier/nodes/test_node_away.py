@@ -21,6 +21,7 @@ from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.recovery.debts import Debts
 from greencrawl.broker.frontier.recovery.replay import Replay, ReplaySender
+from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.upkeep import Upkeep
@@ -31,6 +32,7 @@ from greencrawl.schema.net.urls import fingerprint
 from greencrawl.schema.records import (
     Admission,
     CloseItem,
+    Commit,
     Crawl,
     CrawlOptions,
     Done,
@@ -50,7 +52,7 @@ from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.results import Result
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.session.held import HeldSession, Sessions
-from tests.broker.frontier.test_frontier import Worker, close, new_crawl, until, urls
+from tests.broker.frontier.test_frontier import Worker, close, finish_all, new_crawl, until, urls
 from tests.support.two_nodes import TIMEOUT_SECONDS, TwoNodes, hosts_on
 
 
@@ -644,6 +646,62 @@ def test_a_crawl_with_a_page_limit_goes_on_while_a_node_is_away(
     worker = Worker(frontier)
     leased = until(lambda: worker.lease(wait=1), 10)
     assert 0 < sum(len(session.tasks) for session in leased) <= 10
+
+
+@pytest.mark.parametrize("again", ["here", "only there"])
+def test_pages_that_were_fetched_again_take_no_room_of_a_limit_while_their_node_is_away(
+    rig: TwoNodes, again: str
+) -> None:
+    frontier = rig.open()
+    here, away = frontier.nodes
+    host, *more = hosts_on(frontier, here, 20)
+    second = next(one for one in more if frontier.partition_of(one) != frontier.partition_of(host))
+    (other,) = hosts_on(frontier, away, 1)
+    crawl = new_crawl(frontier, rig.store, "limited", delay=0, max_pages=10)
+    worker = Worker(frontier)
+
+    def fetch(count: int) -> None:
+        """Fetch so many tasks, one at a time, as far as the limit lets them be leased."""
+        for number in range(count):
+            sessions = until(lambda: worker.lease(sessions=1, tasks=1, wait=1), 10)
+            for session in sessions:
+                settle(session, number)
+
+    def settle(session: Session, number: int) -> None:
+        store_pages(session, number)
+        finish_all(frontier, session)
+        close(frontier, session)
+
+    def store_pages(session: Session, number: int) -> None:
+        pages = [
+            StoredPage(
+                crawl=crawl.id, fingerprint=frontier.fingerprint(task.url), url=task.url,
+                status=200, fetched_ms=epoch_ms() + number,
+            )
+            for task in session.tasks
+        ]  # fmt: skip
+        assert not rig.store.commit(Commit(pages)).refused
+
+    known = urls(other, 4)
+    frontier.admit(crawl.id, known)
+    fetch(4)
+    frontier.admit(crawl.id, known, mode=Mode.FORCE)
+    fetch(4)
+    frontier.admit(crawl.id, urls(other, 5)[4:])
+    (late,) = until(lambda: worker.lease(sessions=1, tasks=1, wait=1), 10)
+    if again == "here":
+        settle(late, 9)
+    frontier.admit(crawl.id, urls(host, 20, level=1))
+    fetch(1)  # all quota is where tasks wait now
+    rig.freeze(away)
+    if again == "here":
+        frontier.admit(crawl.id, urls(host, 1), mode=Mode.FORCE)
+        fetch(5)
+    else:
+        store_pages(late, 9)  # the node does not hear of it
+        frontier.admit(crawl.id, urls(second, 20))
+        fetch(4)
+    assert rig.store.stored(crawl.id) == 10
 
 
 def test_links_to_a_crawl_that_a_node_has_not_been_told_of_are_owed_and_not_dropped(
