@@ -107,15 +107,16 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
     ``>=``.
 
     Unless they are ``whole``, numbers that only Redis knows are question marks, except for a crawl
-    that is done. If all is ``idle``, no process goes on with a crawl: one that is not done has
-    stopped, as its summary said.
+    that is done, and bytes are those of stored bodies. If all is ``idle``, no process goes on with
+    a crawl: one that is not done has stopped, as its summary said.
     """
     rows = Table(box=None, pad_edge=False)
     # The last two are rarely needed, and would not fit into 80 columns beside the others.
     spare = [name for name in ("overflow", "parked") if any(getattr(c, name) for c in stats.crawls)]
     for name in ("crawl", "state"):
         rows.add_column(name, overflow="fold")
-    for name in ("stored", "waiting", "in flight", "later", "dead", "bytes", *spare):
+    of_bodies = "transferred" if whole else "stored bytes"
+    for name in ("stored", "waiting", "in flight", "later", "dead", of_bodies, *spare):
         rows.add_column(name, justify="right", no_wrap=True)
     least = ">=" if stats.away else ""  # what is on a node that is away is not counted
     for one in stats.crawls:

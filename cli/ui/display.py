@@ -224,7 +224,7 @@ def line(stats: CrawlStats, rate: float, seconds: float) -> str:
         f"{duration(seconds)}  {stats.stored:,} pages stored, "
         f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
         f"{stats.later:,} to retry, {parked}{rate:.1f} pages/s, "
-        f"{size(stats.bytes)}, failures: {failures_text(failed(stats.failures))}"
+        f"{size(stats.bytes)} transferred, failures: {failures_text(failed(stats.failures))}"
         f"{put_off}{hooks}{rewritten}{kept}"
     )
 
@@ -238,7 +238,9 @@ def panel(
         table.add_column()
         table.add_column(justify="right")
     table.add_row("pages stored", f"{stats.stored:,}", "pages/s", f"{rate:.1f}")
-    table.add_row("waiting", f"{stats.waiting + stats.overflow:,}", "bytes", size(stats.bytes))
+    table.add_row(
+        "waiting", f"{stats.waiting + stats.overflow:,}", "transferred", size(stats.bytes)
+    )
     table.add_row("in flight", f"{stats.leased:,}", "retries later", f"{stats.later:,}")
     table.add_row("hosts", f"{stats.hosts:,}", "dead letters", f"{stats.dead:,}")
     if stats.parked:

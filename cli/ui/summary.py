@@ -50,10 +50,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     that a rule excludes (robots.txt, and links that log out or change something: the kind
     ``action``). ``parked`` counts URLs of shapes that bring nothing new. ``hooks`` counts pages on
     which the crawl's hook failed, by function and message; ``refused`` are workers that could not
-    import it. ``put_off`` counts sessions that ended through no fault of their hosts; their URLs
-    went back. ``withheld`` counts pages whose content is not kept, by the directive, as the broker
-    counts. ``rewritten`` are links that the crawl's ``normalise`` has changed, ``unchanged`` pages
-    that were asked for again and had not changed, as the broker counts. ``hosts`` were sent
+    import it. ``bytes`` are those of the bodies that are stored; at a broker elsewhere, of all that
+    were transferred. ``put_off`` counts sessions that ended through no fault of their hosts; their
+    URLs went back. ``withheld`` counts pages whose content is not kept, by the directive, as the
+    broker counts. ``rewritten`` are links that the crawl's ``normalise`` has changed, ``unchanged``
+    pages that were asked for again and had not changed, as the broker counts. ``hosts`` were sent
     requests; at a broker elsewhere, it is the largest number with work at once.
     """
 
@@ -213,10 +214,11 @@ def show(summary: Summary, console: Console) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     because = f" ({summary.reason})" if summary.reason else ""
+    kept = "stored" if summary.store else "transferred"
     rows = [
         ("crawl", summary.crawl),
         ("state", f"{summary.state}{because}"),
-        ("pages", f"{summary.pages:,}, {size(summary.bytes)}"),
+        ("pages", f"{summary.pages:,}, {size(summary.bytes)} {kept}"),
         *_times(summary),
         ("not stored", _not_stored(summary)),
         ("failures", failures_text(summary.failures)),

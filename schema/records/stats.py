@@ -54,15 +54,15 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
     """Counters of one crawl, and its state.
 
     The URLs that are still to be fetched are ``waiting + leased + later + overflow``. ``stored``
-    are pages in the store, ``bytes`` those of their bodies, and ``dead`` and ``parked`` are URLs
-    that are so now; ``fetched`` is how often a page was stored. In a crawl with more than a million
-    pages, pages that are fetched again count each time. Bodies count as they were transferred, but
-    as they are stored once a URL was queued again. ``failures`` counts each try. ``final_states``
-    counts those without parked ones, by the kind of failure; it is null while the crawl goes on, if
-    it has more than 20,000 of them, and if no URL was queued again. ``wakes_ms`` is when the next
-    period begins, if the crawl rests. ``period`` is the latest period of a crawl that begins again,
-    and ``rounds`` are those under way. ``hooks`` counts failures of its hook. ``refused`` are
-    workers that cannot import it. ``stuck`` says that no known worker takes the crawl.
+    are pages in the store, and ``dead`` and ``parked`` are URLs that are so now; ``fetched`` is how
+    often a page was stored. In a crawl with more than a million pages, pages that are fetched again
+    count each time. ``bytes`` are those of bodies as they were transferred, of each fetch.
+    ``failures`` counts each try. ``final_states`` counts those without parked ones, by the kind of
+    failure; it is null while the crawl goes on, if it has more than 20,000 of them, and if no URL
+    was queued again. ``wakes_ms`` is when the next period begins, if the crawl rests. ``period`` is
+    the latest period of a crawl that begins again, and ``rounds`` are those under way. ``hooks``
+    counts failures of its hook. ``refused`` are workers that cannot import it. ``stuck`` says that
+    no known worker takes the crawl.
     """
 
     crawl: str

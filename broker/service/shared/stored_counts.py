@@ -43,7 +43,7 @@ class StoredCounts:
         self._known: OrderedDict[int, _Count] = OrderedDict()
 
     def of(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
-        """Return ``found`` with what the store has: pages, their bytes, dead letters, parked URLs.
+        """Return ``found`` with what the store has: pages, dead letters, parked URLs.
 
         If the crawl is not active, the result also has final states by the kind of failure.
         ``found`` stays as it is if no URL was queued again, if the crawl is too large, and while
@@ -52,7 +52,7 @@ class StoredCounts:
         if not found.requeued or found.stored > MOST_PAGES:
             return found
         goes_on = crawl.state == "active"
-        counters = goes_on, found.admitted, found.finished, found.stored, found.bytes
+        counters = goes_on, found.admitted, found.finished, found.stored
         known = self._known.get(crawl.id)
         if known is None or (known.counters != counters and not (goes_on and self._is_new(known))):
             try:
@@ -64,7 +64,7 @@ class StoredCounts:
         while len(self._known) > CRAWLS:
             self._known.popitem(last=False)
         return replace(
-            found, stored=known.sums["pages"], bytes=known.sums["bytes"], dead=known.sums["dead"],
+            found, stored=known.sums["pages"], dead=known.sums["dead"],
             parked=known.sums["parked"], final_states=known.final_states,
         )  # fmt: skip
 

@@ -32,6 +32,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.store import Store, open_store
 from tests.support.redis_server import RedisServer
+from tests.support.store_records import final
 from tests.support.system import wait_until
 
 PAGE, OTHER = "http://a.example/", "http://a.example/other"
@@ -142,6 +143,34 @@ def test_a_url_that_is_leased_or_tried_later_is_fetched_once_though_it_is_forced
     rig.end(sessions, Retry(wait=3600, kind="timeout"))
     assert rig.seed(PAGE, force=True) == ["duplicate"]
     assert rig.open() == rig.frontier.stats(rig.crawl).later == 1
+
+
+def test_a_url_that_is_forced_during_its_first_fetch_is_a_dead_letter_if_that_fails_for_good(
+    rig: Rig,
+) -> None:
+    rig.seed(PAGE)
+    sessions = rig.lease()
+    assert rig.seed(PAGE, force=True) == ["duplicate"]
+    dead = final(rig.crawl.id, rig.frontier.fingerprint(PAGE))
+    rig.store.commit(Commit([], finals=[dead]))
+    rig.end(sessions, Dead(kind="timeout"))
+    assert (rig.open(), rig.frontier.stats(rig.crawl).dead) == (0, 1)
+    assert rig.seed(PAGE, force=True) == ["again"]
+    assert rig.fetch() == [PAGE]
+
+
+def test_a_url_that_two_batches_force_has_one_task_and_leaves_no_mark(rig: Rig) -> None:
+    def marks() -> list[bytes]:
+        return [*rig.server.client.keys("gc:*:g:*"), *rig.server.client.keys("gc:*:gf:*")]
+
+    rig.seed(PAGE)
+    rig.fetch()
+    for _ in range(2):
+        assert rig.seed(PAGE, force=True) == ["again"]
+        assert rig.open() == 1
+    assert marks()
+    assert rig.fetch() == [PAGE]
+    assert marks() == []
 
 
 def test_a_page_that_is_forced_twice_is_fetched_once_more(rig: Rig) -> None:

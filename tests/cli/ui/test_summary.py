@@ -95,6 +95,19 @@ def test_pages_whose_content_is_not_kept_are_no_failures(store: Store, crawl: Cr
     assert "content not kept  noindex 1,000" in shown.getvalue()
 
 
+def test_a_summary_says_whether_bytes_were_transferred_or_are_stored(
+    store: Store, crawl: Crawl
+) -> None:
+    made = summary.of_run(replace(STATS, bytes=5000), (), 4.0, 10)
+    for one, said in (
+        (made, "5.0 kB transferred"),
+        (summary.with_store(made, store, "sqlite:///x", ""), "B stored"),
+    ):
+        shown = io.StringIO()
+        summary.show(one, Console(file=shown, width=100))
+        assert said in shown.getvalue()
+
+
 def test_run_without_time_has_no_rate() -> None:
     assert summary.of_run(STATS, (), seconds=0.0, pages_before=0).pages_per_second == 0.0
 
