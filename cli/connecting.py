@@ -109,6 +109,12 @@ def answering(settings: Settings) -> BrokerClient | None:
     return found if found is not None and is_ready(found) else None
 
 
+def no_broker(settings: Settings) -> str:
+    """Say that no broker answers, and where it was looked for if a person has named it."""
+    at = addresses(settings) if named_broker() else ()
+    return f"no broker answers at {', '.join(at)}" if at else "no broker is running"
+
+
 def nothing_runs(settings: Settings) -> bool:
     """Return whether no process can be at work on the crawls of the store.
 

@@ -59,7 +59,8 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
         for version in state.versions:
             click.echo(f"  {version_line(version)}")
     if broker is None:
-        click.echo("no broker is running: this is what the store knows", err=True)
+        text = f"{connecting.no_broker(settings)}: this is what the store knows"
+        click.echo(text, err=True)
 
 
 def _likelier(
@@ -109,6 +110,17 @@ def _offline(settings: Settings, url: str, crawl: str | None) -> list[UrlState]:
             return []
         states = [in_store(store, one, url, identity) for one in chosen]
     return [_refused(settings, *pair) for pair in zip(chosen, states, strict=True)]
+
+
+def _is_seed(crawl: Crawl, url: str) -> bool:
+    """Return whether the crawl's options name the URL as a seed."""
+    for seed in crawl.options.seeds:
+        try:
+            if queued_url(crawl.options, seed) == url:
+                return True
+        except InvalidUrl:
+            continue
+    return False
 
 
 def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
@@ -168,9 +180,9 @@ def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity)
         detail = f" ({final.detail})" if final.detail else ""
         why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}.{found_as}"
         return msgspec.structs.replace(known, state=final.state, why=why)
-    rule = rules.excluded_by(url, 1)
-    if rule is not None and not known.attempts:
-        return msgspec.structs.replace(known, why=f"The crawl's rules keep it out: {rule}.")
+    as_seed, as_link = rules.excluded_by(url, 0, seed=True), rules.excluded_by(url, 1)
+    if as_seed is not None and not known.attempts:
+        return msgspec.structs.replace(known, why=f"The crawl's rules keep it out: {as_seed}.")
     if known.attempts and (guessed := guessed_text(url, known.attempts)):
         why = f"{guessed[0].upper()}{guessed[1:]}."
         return msgspec.structs.replace(known, state="seen", why=why)
@@ -178,4 +190,9 @@ def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity)
         why = "Tried and not settled; the command that began the crawl tries it again."
         return msgspec.structs.replace(known, state="later", why=why)
     why = "Not fetched; only a running broker knows whether it is waiting (`greencrawl up`)."
+    if as_link is not None and not _is_seed(crawl, url):
+        why = (
+            f"Not fetched: the crawl's rules keep links to it out ({as_link}). Only a running "
+            "broker knows whether it waits as a seed (`greencrawl up`)."
+        )
     return msgspec.structs.replace(known, why=why)

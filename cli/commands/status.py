@@ -47,6 +47,8 @@ IDLE = (
 
 OF_REDIS = ("waiting", "leased", "later")
 """Counts of a crawl that the store does not have."""
+SUMS_OF_REDIS = ("admitted", "finished", "fetched", "requeued", "retries", "rewritten", "unchanged")
+"""Sums over the whole life of a crawl, which the store does not have either; JSON has them."""
 
 
 @click.command()
@@ -69,9 +71,9 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     idle = False
     if broker is None:
         idle = connecting.nothing_runs(settings)
-        stats = _offline(settings, crawl)
-        note = "no broker is running: counts are from the store; ? means unknown"
+        note = f"{connecting.no_broker(settings)}: counts are from the store; ? means unknown"
         click.echo(note, err=True)
+        stats = _offline(settings, crawl)
     elif watch:
         _watch(broker, crawl)
         return
@@ -92,6 +94,8 @@ def _json(stats: Stats, *, whole: bool) -> str:
             {key: one[key] for key in ("host", "latency")} for one in said["slowest"]
         ]
     for one in said["crawls"]:
+        if not whole:
+            one |= dict.fromkeys(SUMS_OF_REDIS)
         if not whole and one.get("reason") != FINISHED:
             one |= dict.fromkeys(OF_REDIS)
     return msgspec.json.encode(said).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -60,6 +61,8 @@ _AWAY = {
     sqlite3.SQLITE_NOMEM: "out of memory",
     sqlite3.SQLITE_PROTOCOL: "locking protocol",
 }
+LEAST_ROOM_BYTES = 64 * 1024
+"""A connection needs about half of this for the index of its write-ahead log."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -68,6 +71,8 @@ def translate(error: sqlite3.Error, path: Path) -> GreencrawlError | None:
     record)."""
     # extended codes hold the primary one in their low byte
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) and _has_no_room(path):
+        return Unavailable(f"the disk of {path} is full: make room there, and try again")
     if code in _AWAY:
         return Unavailable(f"{_AWAY[code]}: {path} ({error})")
     if code in _DAMAGED:
@@ -76,6 +81,15 @@ def translate(error: sqlite3.Error, path: Path) -> GreencrawlError | None:
             f"recover what is readable with the sqlite3 command's .recover"
         )
     return None
+
+
+def _has_no_room(path: Path) -> bool:
+    """Return whether SQLite has no room for its files beside the database. Reading needs it,
+    too."""
+    try:
+        return shutil.disk_usage(path.parent).free < LEAST_ROOM_BYTES
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -261,8 +261,31 @@ def test_status_without_a_broker_counts_stored_pages(
     code, out, _ = run(capsys, "status", "--json", "--data", str(filled))
     (one,) = json.loads(out)["crawls"]
     assert code == 0
-    assert [one[name] for name in ("waiting", "leased", "later")] == [None] * 3
+    unknown = "waiting", "leased", "later", "admitted", "finished", "fetched", "requeued"
+    assert [one[name] for name in unknown] == [None] * 7
     assert one["stored"] > 0
+
+
+def test_status_names_the_broker_that_does_not_answer(
+    capsys: pytest.CaptureFixture[str], filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_BROKER", "http://127.0.0.1:1")
+    for command in (("status",), ("explain", "https://example.org/")):
+        _, _, err = run(capsys, *command, "--data", str(filled))
+        assert "no broker answers at http://127.0.0.1:1: " in err
+
+
+def test_explain_without_a_broker_does_not_call_a_waiting_seed_excluded(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    with contextlib.closing(open_store(f"sqlite:///{filled / 'content.sqlite'}")) as store:
+        seed = "https://example.org/seed"
+        store.put_crawl("shallow", CrawlOptions(seeds=(seed,), depth=0), ["example.org"])
+    found = (("seed", "Not fetched; only"), ("other", "rules keep links to it out (depth 1 > 0)"))
+    for path, said in found:
+        command = "explain", f"https://example.org/{path}", "--crawl", "shallow"
+        _, out, _ = run(capsys, *command, "--data", str(filled))
+        assert said in out
 
 
 def test_a_deletion_shows_its_total_only_if_it_is_known_and_not_exceeded() -> None:

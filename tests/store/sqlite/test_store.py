@@ -4,11 +4,13 @@ processes."""
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from shutil import disk_usage
 
 import gevent
 import pytest
@@ -21,6 +23,7 @@ from greencrawl.store.base import Store
 from greencrawl.store.errors import Closed, Damaged, Unstorable
 from greencrawl.store.months import month_of, start_ms
 from greencrawl.store.rows import Row
+from greencrawl.store.sqlite import connection
 from greencrawl.store.sqlite.connection import opening
 from greencrawl.store.sqlite.store import SqliteStore
 from greencrawl.store.sqlite.tables import attempts, lists, replay_log
@@ -133,6 +136,18 @@ def test_a_commit_fails_while_the_disk_is_full_and_earlier_ones_stay(
     stored = store.page(crawl, 1)
     assert stored is not None
     assert stored.body == b"kept"
+
+
+def test_a_full_disk_is_named_with_what_to_do(
+    store: SqliteStore, crawl: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = "PRAGMA max_page_count = 1"
+    store._commits.lane.run(lambda db: db.execute(limit).fetchone())
+    monkeypatch.setattr(connection, "LEAST_ROOM_BYTES", disk_usage(path.parent).total + 1)
+    noise = [page(crawl, n, body=os.urandom(9000)) for n in range(1, 60)]
+    with pytest.raises(Unavailable) as raised:
+        store.commit(Commit(noise))
+    assert str(raised.value) == f"the disk of {path} is full: make room there, and try again"
 
 
 def test_the_opening_of_a_store_waits_a_bounded_time_for_another_process(
