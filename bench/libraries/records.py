@@ -28,7 +28,7 @@ from greencrawl.store.warc.records import Origin, Record
 
 ASKED = {"user-agent": "greencrawl-bench/1.0", "accept": "text/html"}
 LINES = header_lines(ASKED)
-"""Made once, as ours makes them once for each set of headers."""
+"""The head lines are made once: our module, too, makes them once for each set of headers."""
 VERSION = "1.1"
 _builder = RecordBuilder(warc_version=VERSION)
 

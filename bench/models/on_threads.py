@@ -147,7 +147,7 @@ class Loop:
 
     @property
     def iteration(self) -> int:
-        """Return another number each time: threads run while one is busy, so none delays others."""
+        """Return a new number each time: a busy thread does not keep the others from running."""
         return next(self._turns)
 
     @staticmethod

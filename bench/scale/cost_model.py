@@ -87,8 +87,8 @@ class Forecast(NamedTuple):
 class Costs:
     """The fitted model. ``wait`` seconds a page are neither latency nor CPU: batches, leases.
 
-    ``gather`` seconds pass between a worker's batches beside the time to its next page, where
-    nothing queues; ``reach`` are the cores that a worker process can use.
+    Where nothing queues, the time between two batches of a worker is ``gather`` seconds plus the
+    time to its next page. A worker process can use ``reach`` cores.
     """
 
     parts: dict[str, Part]

@@ -128,7 +128,7 @@ class Sessions:
                 gone.update(reply[4])
                 if reply[3]:
                     left.add(p)
-            # A node that was away did not learn that the later one has left; it is told once.
+            # A node that was away did not learn of the later process; it is told once.
             newest = max(gone, default=0)
             unaware = {p for p, newer in old.items() if 0 < newer <= newest} - told
             told |= unaware

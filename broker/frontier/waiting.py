@@ -153,7 +153,7 @@ def level_part(due: int, free: int, others: Sequence[int]) -> int:
     """
     together, of = free - due, 1
     for other in sorted(others, reverse=True):
-        if other * of <= together:  # fewer than are left to each of those before
+        if other * of <= together:  # fewer than the others would have on average
             break
         together, of = together + other, of + 1
     return min(due, max(0, math.ceil(free - together / of)))

@@ -233,7 +233,7 @@ def widened(before: Crawl, after: Crawl) -> tuple[int, str] | None:
 def deeper_calendar(before: CrawlOptions, after: CrawlOptions) -> str:
     """Say why known pages are to get places in the calendar; "" if they are not.
 
-    The reason is that ``before`` gave them none, and ``after`` does.
+    They get places if the options ``before`` gave them none, and those ``after`` the change do.
     """
     old, new = (
         NO_DEPTH if options.recrawl is None else options.recrawl.deepest

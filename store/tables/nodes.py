@@ -1,7 +1,7 @@
 """The frontier's identity, the log's clock, and its nodes' epochs, addresses and debts.
 
 Each function runs in a caller's transaction. The ``serial`` of a debt is odd while somebody replays
-it, and even once something was added since. Only then has a commit to write the row: while a node
+it, and even once something was added since. A commit writes the row only if it is odd: while a node
 is away many commits look at it, and none waits for it. Rows of debts are locked last, in the order
 of their keys. A commit that finds its debt noted keeps it from being replayed until it ends, beside
 any number of others.

@@ -372,4 +372,4 @@ _ROWS = [
 ]  # fmt: skip
 
 ATTACKS = {one.name: one for one in _ROWS}
-"""The attacks by name; that of the audit comes before one of our own."""
+"""The attacks by name, those of the audit before our own."""

@@ -40,7 +40,7 @@ ADMIN, WORKER, VIEW = "the-admins-token", "a-workers-token", "a-viewers-token"
 TARGET = ROOT / "docs" / "monitor"
 ADDRESSES = [f"127.0.1.{n}" for n in range(1, 9)]
 WARM_SECONDS = 20.0
-"""The time for rates, and for reports of nodes."""
+"""How long the system runs before the pictures, so that there are rates and reports of nodes."""
 NARROW, WIDE = 390, 1280
 NODES = ("kyoto", "kew", "wuhan")
 PATHS = {

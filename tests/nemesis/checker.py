@@ -61,7 +61,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Span:
-    """From ``begin`` to ``end`` something was broken, which concerns ``nodes``.
+    """A time, from ``begin`` to ``end``, in which something was broken that concerns ``nodes``.
 
     ``hosts_only``: single hosts of these nodes may wait for it, though the node goes on.
     """

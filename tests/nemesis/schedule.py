@@ -24,8 +24,8 @@ LEASE_SECONDS, LONG_LEASE_SECONDS = 4.0, 30.0
 node treats as an outage is longer, too."""
 OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue", "release")
 EXTRAS = {"s": ("sitemaps", 0.4), "q": ("requisites", 0.4), "t": ("traps", 0.4)}
-"""The option of a crawl that a letter of its graph's tag turns on, and the share of crawls with
-it."""
+"""Letter in the tag of a crawl's graph → the option that it turns on, and the share of crawls that
+have it."""
 LIMITS = ("max_pages", "shape_pages", "recrawl")
 PERIODS_SECONDS = (12, 15, 18)
 """The period of crawls that begin again: long enough for a rest in between if nothing is harmed."""

@@ -22,7 +22,8 @@ from tests.nemesis.world import Store
 from tests.support.effort import cases
 
 RUNS: tuple[tuple[Store, int], ...] = (("sqlite", 9072), ("mysql", 169))
-"""Memory, older copies, a lock, a kill; and jumps of the clock, a full disk, cuts, SQL killed."""
+"""Store and seed of two runs. The first has memory limits, older copies, a lock and a kill; the
+second has jumps of the clock, a full disk, cuts and kills of the database."""
 MINUTES = 0.5
 """Seconds of faults; starting, healing and the ends of all crawls come in addition."""
 PATIENCE_SECONDS = 400.0

@@ -70,8 +70,8 @@ def refusals(what: str) -> Iterator[None]:
     """Turn any error of ``requests`` in the block into LoginRefused: asking again changes nothing.
 
     The same holds for an unforeseen error of a library over a site's answer: otherwise each page
-    would log in again and count a failure. ``what`` names the login. Messages are not used: URLs
-    are in them, and secrets may be in those.
+    would log in again and count a failure. ``what`` names the login. The messages of
+    errors are not used: they contain URLs, and URLs may contain secrets.
     """
     try:
         yield

@@ -87,7 +87,7 @@ class Scripts:
             on = by_node[index]
             try:
                 replies = self.run(self._nodes[index], script, [(p, calls[p]) for p in on], duty)
-            except (GreencrawlError, RuntimeError) as error:  # a greenlet would print it
+            except (GreencrawlError, RuntimeError) as error:  # gevent prints what a greenlet raises
                 return error
             return dict(zip(on, replies, strict=True))
 

@@ -315,7 +315,7 @@ class RecoveryMachine(World):
         """Redis comes back in an earlier state, or empty.
 
         The owner's run shows that this is another process, since it differs from the present one.
-        Of these two values the test can only set the owner's.
+        The test can set only the owner's value.
         """
         if nothing or not self.copies:
             self.plain.flushall()

@@ -52,7 +52,7 @@ class Watch:
     def due(
         self, term: WriterTerm, writer: Observation, other: Observation, after: float = 0
     ) -> WriterTerm:
-        """Return the due action after it has been so for ``after`` seconds."""
+        """Return the action that is due once these were observed for ``after`` seconds."""
         seen = {one.name: one for one in (writer, other)}
         found = self.takeovers.due(term, seen)
         for _ in range(round(after)):

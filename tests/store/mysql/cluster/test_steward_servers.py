@@ -447,7 +447,9 @@ def test_a_partner_that_was_started_anew_never_takes_over_though_it_follows_by_i
     epoch, writer, partner = ring.term()
     servers = ring.local.servers
     with ring.local.root(partner) as connection, connection.cursor() as db:
-        db.execute(f"LOCK TABLES {ring.local_database}.t WRITE")  # it only acknowledges
+        db.execute(
+            f"LOCK TABLES {ring.local_database}.t WRITE"
+        )  # the partner acknowledges, and applies nothing
         ring.progress()
         gevent.killall(ring.looking)
         servers[partner].kill()
