@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import gevent
 import msgspec
@@ -296,12 +297,13 @@ class Quarantine:
 
 
 def main(descriptor: int) -> int:
-    """Run ``greencrawl.worker --quarantine DESCRIPTOR``, until the worker closes the socket."""
+    """Run ``greencrawl.worker --quarantine DESCRIPTOR``, until the worker closes the socket or
+    dies."""
     os.nice(NICENESS)
     bound_parses()  # without it no parse can be stopped
     form_page.in_own_process()
     contexts: dict[int, CrawlContext] = {}
-    with socket.socket(fileno=descriptor) as sock:
+    with socket.socket(fileno=descriptor) as sock, suppress(ConnectionError):
         send(sock, b"")
         while (data := receive(sock)) is not None:
             send(sock, _encoded(_serve(contexts, REQUEST.decode(data), sock)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -327,3 +328,17 @@ def test_a_quarantine_process_that_hangs_dies_with_its_worker(tmp_path: Path) ->
     finally:
         worker.kill()
         worker.wait()
+
+
+def test_the_process_ends_without_a_word_if_its_worker_dies_before_it_reads_an_answer() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "greencrawl.worker", "--quarantine", str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    with ours:
+        ours.settimeout(60)
+        ours.recv(1, socket.MSG_PEEK)
+    said, _ = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, b"")
