@@ -65,7 +65,7 @@ def test_an_order_is_followed_by_all_processes_and_shown_with_its_source(system:
     assert kept(system, "greenlets", 20, "environment")
     assert kept(system, "requests_per_second", 0.0, "default")
     order(system, greenlets=7, log_level="warning")
-    wait_until(lambda: kept(system, "greenlets", 7), 5, "it is kept")
+    wait_until(lambda: kept(system, "greenlets", 7), 20, "it is kept")
     order(system, "greenlets", "log_level")
     wait_until(lambda: kept(system, "greenlets", 20, "environment"), 5, "it is taken back")
     log = system.call("GET", f"/v1/orders/log?member={NODE}")["items"]
@@ -90,7 +90,7 @@ def test_commands_list_nodes_give_them_orders_drain_them_and_change_crawls(
         ["broker", "here", "1 process"], ["worker", "here", "2 processes"],
     ]  # fmt: skip
     assert "greenlets=11" in said("order", NODE, "greenlets=11", "paused=no")
-    wait_until(lambda: kept(system, "greenlets", 11), 5, "it is kept")
+    wait_until(lambda: kept(system, "greenlets", 11), 20, "it is kept")
     told = said("nodes", NODE)
     for line in ("greenlets = 11 (order)", "paused = no (order)", "processes = 2 (environment)"):
         assert f"  {line}" in told
@@ -144,7 +144,7 @@ def test_a_drained_node_hands_back_all_tasks_and_sends_no_request_until_it_conti
         system.crawl(web.seeds(), name="drained", scope="any", delay=0.5, depth=99)
         wait_until(lambda: web.requests() > 2 * HOSTS, 20, "it is under way")
         order(system, drain=True)
-        wait_until(lambda: kept(system, "drain", True), 5, "it is kept")
+        wait_until(lambda: kept(system, "drain", True), 20, "it is kept")
         wait_until(lambda: not any(facts(system, "held")), 5, "nothing is held")
         assert system.stats("drained")["leased"] == 0
         before = web.requests()
@@ -161,7 +161,7 @@ def test_a_drained_node_hands_back_all_tasks_and_sends_no_request_until_it_conti
 def test_requests_per_second_limits_all_processes_together(system: System, tmp_path: Path) -> None:
     with Web(SMALL, tmp_path / "web.log") as web:
         order(system, requests_per_second=20)
-        wait_until(lambda: kept(system, "requests_per_second", 20), 5, "it is kept")
+        wait_until(lambda: kept(system, "requests_per_second", 20), 20, "it is kept")
         system.crawl(web.seeds(), name="slow", scope="any", delay=0, depth=99)
         wait_until(lambda: web.requests() > HOSTS, 20, "hosts are known")
         time.sleep(3)
@@ -191,7 +191,7 @@ def page(request: Request) -> Answer:
 def test_a_lower_delay_ends_the_pause_of_a_session_and_applies_from_then_on(system: System) -> None:
     with SiteServer(page, ("127.0.3.1",)) as site:
         system.crawl([site.url("/")], name="rests", delay=25)
-        wait_until(lambda: site.hits, 10, "robots.txt was asked for, and the session rests")
+        wait_until(lambda: site.hits, 30, "robots.txt was asked for, and the session rests")
         system.call("PATCH", "/v1/crawls/rests", {"options": {"depth": 40}, "by": "bob"})
         changed = system.call("PATCH", "/v1/crawls/rests", {"options": {"delay": 0.1}})
         assert changed["options"]["delay"] == 0.1
@@ -212,7 +212,7 @@ def test_orders_stay_in_force_without_a_broker_even_when_a_worker_starts(
         system.start()
         wait_until(lambda: kept(system, "greenlets", 300, "default"), 20, "it is a member")
         order(system, greenlets=9, processes=2)
-        wait_until(lambda: kept(system, "greenlets", 9), 5, "it is kept")
+        wait_until(lambda: kept(system, "greenlets", 9), 20, "it is kept")
         wait_until(lambda: len(facts(system, "greenlets")) == 2, 20, "by both")
         system.kill("broker")
         system.kill("worker")
