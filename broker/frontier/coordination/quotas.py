@@ -292,10 +292,10 @@ def pages_stored(store: Store, crawl: Crawl, requeued: int) -> int:
     If URLs were queued again, the pages are counted here when no commit has counted them yet.
     Raises Unavailable.
     """
-    stored = store.stored(crawl.id) if crawl.options.max_pages else 0
-    if requeued and crawl.options.max_pages:
-        return stored or store.counts(crawl.id)["pages"]
-    return stored
+    if not crawl.options.max_pages:
+        return 0
+    stored = store.stored(crawl.id)
+    return store.counts(crawl.id)["pages"] if requeued and not stored else stored
 
 
 def _counted_twice(stored: Mapping[int, int], store: Store, crawl: Crawl, requeued: int) -> int:
