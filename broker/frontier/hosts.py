@@ -111,13 +111,15 @@ class Hosts:
 
         ``stored_ms``: the moment (Unix time) of its latest outcome in the store. A task whose lease
         began earlier is over, though its worker has not finished it here, and perhaps died: it
-        counts as seen.
+        counts as seen. The beginning of a lease is known but for the time that Redis takes to
+        answer; the earliest possible moment counts.
         """
         host = urls.host_of(url)
         p = self._placement.partition_of(host)
         alike = self._placement.identity.canonicaliser > 1
         path = urls.task_path(urls.respell(url) if alike else url)
         args = [crawl.id, host, str(self._placement.fingerprint(url)), path, alike]
+        asked_ms = epoch_ms()
         now, seen, place, detail, more = self._calls("find_url", {p: to_msgpack(args)})[p]
         known = UrlState(crawl=crawl.name, url=url, host=host)
         if place == b"waiting":
@@ -126,8 +128,8 @@ class Hosts:
             why = f"waiting: number {detail} of {host}'s queue{held_up}"
             return msgspec.structs.replace(known, state="waiting", why=why)
         if place == b"leased":
-            of = crawl.id, host
-            if stored_ms and stored_ms >= self._leased_ms(p, now, of, detail):
+            lasted_ms = now - self._leased_ms(p, now, (crawl.id, host), detail)
+            if stored_ms and stored_ms >= asked_ms - lasted_ms:
                 return msgspec.structs.replace(known, state="seen", why="its outcome is stored")
             why = f"leased by worker {detail.decode()}: being fetched or about to be"
             return msgspec.structs.replace(known, state="leased", why=why)
@@ -148,8 +150,8 @@ class Hosts:
         )
 
     def _leased_ms(self, partition: int, now: int, of: tuple[int, str], worker: bytes) -> int:
-        """Return when (Unix time) a worker's latest session with a host for a crawl began; the
-        present if there is none any more."""
+        """Return when (the node's time) a worker's latest session with a host for a crawl began;
+        ``now`` if there is none any more."""
         node, prefix = self._placement.node_of[partition], keys.partition(partition)
         began = list[float]()
         for token in node.command("HKEYS", f"{prefix}:ws:{worker.decode()}"):
@@ -158,7 +160,7 @@ class Hosts:
                 crawl, host, opened = node.command("HMGET", session, "crawl", "host", "opened")
                 if opened is not None and (int(crawl), host.decode()) == of:
                     began.append(float(opened))
-        return round(epoch_ms() - (now - max(began, default=now)))
+        return round(max(began, default=now))
 
     def _node_rests(self, partition: int, now: int) -> str:
         """Say that no session opens yet at a node that lost its data; "" if that is past."""

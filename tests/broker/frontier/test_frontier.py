@@ -41,6 +41,7 @@ from greencrawl.schema.records import (
 from greencrawl.schema.records.auth import Basic
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
+from tests.support.proxy import TcpProxy, address_of
 from tests.support.redis_server import RedisServer, binaries
 
 
@@ -684,6 +685,25 @@ def test_a_leased_task_counts_as_seen_if_its_outcome_was_stored_within_its_lease
         assert frontier.find_url(crawl, url, epoch_ms() + 1000).state == "seen"
     close(frontier, s)
     close(frontier, other)
+
+
+def test_an_outcome_right_after_the_lease_began_ends_the_task_though_redis_answers_slowly(
+    redis_server: RedisServer, store: Store
+) -> None:
+    with TcpProxy(address_of(redis_server.url)) as proxy:
+        nodes = [f"redis://{proxy.address}"]
+        frontier = Frontier(nodes, store, partitions=8, request_seconds=5, create=True)
+        frontier.start()
+        crawl = new_crawl(frontier, store, delay=0)
+        frontier.admit(crawl.id, urls("h.example", 1))
+        (s,) = Worker(frontier).lease()
+        stored_ms = epoch_ms()
+        proxy.tap = lambda _: gevent.sleep(0.05)
+        state = frontier.find_url(crawl, "http://h.example/0", stored_ms)
+        assert (state.state, state.why) == ("seen", "its outcome is stored")
+        proxy.tap = None
+        close(frontier, s)
+        frontier.stop()
 
 
 def test_host_that_found_no_room_rests_and_has_not_failed(frontier: Frontier, store: Store) -> None:
