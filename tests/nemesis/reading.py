@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -186,19 +185,20 @@ class Sql:
             db.execute("SELECT url, count(*) FROM attempts WHERE errors > 0 GROUP BY url")
             return {_text(url): int(count) for url, count in db.fetchall()}
 
-    def forced(self) -> Counter[str]:
-        """Return URLs that seeds forced, or that were released, and how often. Crawls that begin
-        again are left out, since each period forces their URLs.
+    def forced(self) -> dict[int, list[str]]:
+        """Return the URLs that seeds forced, or that were released, by the number of their batch.
+        Crawls that begin again are left out, since each period forces their URLs.
 
-        If a node lost this as well, it requests such a page once more if the page was stored in the
-        same step of the store's clock: then the order is unknown.
+        A batch is dropped some time after each of its URLs was settled. If a node comes back as an
+        older copy before that, and the copy does not know the batch, the node queues all its URLs
+        once more, also those that were fetched since.
         """
         with self.transaction() as db:
             db.execute(
-                "SELECT b.urls FROM seed_batches b JOIN crawls c ON c.id = b.crawl "
+                "SELECT b.id, b.urls FROM seed_batches b JOIN crawls c ON c.id = b.crawl "
                 "WHERE b.forced = 1 AND instr(c.options, '\"recrawl\":{') = 0"
             )
-            return Counter(url for (blob,) in db.fetchall() for url in _links(blob))
+            return {int(batch): _links(blob) for batch, blob in db.fetchall()}
 
     def surplus(self) -> set[str]:
         """Return URLs that were fetched when a limited crawl had all its pages: they are not

@@ -398,7 +398,7 @@ class _Run:
             found[_place(url)] += count
         found += self.watch.parkings.released(calls)
         # some URLs were parked between two looks
-        for url, count in self.world.sql().forced().items():
+        for url, count in self.watch.times_forced().items():
             found[_place(url)] = max(found[_place(url)], count)
         for url in self.world.sql().surplus():
             found.setdefault(_place(url), 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar, cast
 
 from greencrawl.schema.records import Admission, Attempt, Commit, CrawlOptions, Final
 from greencrawl.store import open_store
@@ -13,6 +14,8 @@ from tests.nemesis.checker import Hit
 from tests.nemesis.parking import Parkings
 from tests.nemesis.reading import CrawlRow, Parked, Snapshot, Sql
 from tests.nemesis.refetches import Harm, Leases
+from tests.nemesis.watch import Watch
+from tests.nemesis.world import World
 
 GRAPH = site.mapped(3)
 DAY = GRAPH.url(0, "day/4", 8000)
@@ -119,10 +122,56 @@ def test_forced_seeds_are_read_from_sql(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"
     store = open_store(url)
     crawl = store.put_crawl("c", CrawlOptions(), []).id
-    store.add_seeds(crawl, [Admission("http://h/a"), Admission("http://h/b")], force=True)
-    store.add_seeds(crawl, [Admission("http://h/b")], force=True)
+    both = [Admission("http://h/a"), Admission("http://h/b")]
+    first = store.add_seeds(crawl, both, force=True)
+    second = store.add_seeds(crawl, both[1:], force=True)
     store.add_seeds(crawl, [Admission("http://h/c")])
-    assert Sql(url).forced() == {"http://h/a": 1, "http://h/b": 2}
+    assert Sql(url).forced() == {first: ["http://h/a", "http://h/b"], second: ["http://h/b"]}
+    store.close()
+
+
+def test_a_released_url_that_no_look_saw_parked_may_be_requested_once_more_after_a_fault(
+    tmp_path: Path,
+) -> None:
+    """It is fetched, a node forgets the release and queues it again, and the batch is dropped."""
+
+    class Place:
+        parts: ClassVar[dict[str, object]] = {}
+
+        def sql(self) -> Sql:
+            return Sql(url)
+
+        def master(self, node: str) -> None:
+            raise OSError(f"{node} is away")
+
+    def asked(*times: float) -> list[Hit]:
+        return [Hit(at, at + 0.1, HOST, TARGET, 200, 1) for at in times]
+
+    def found(log: list[Hit], watch: Watch, *harms: Harm) -> list[str]:
+        times = watch.times_forced()
+        allowed = {HOST + TARGET: times[DAY]} if times else {}
+        return [one.kind for one in refetches.judge(log, Leases(), harms, allowed)[0]]
+
+    url = f"sqlite:///{tmp_path / 'c.sqlite'}"
+    store = open_store(url)
+    crawl = store.put_crawl("c", CrawlOptions(), []).id
+    final = Final(
+        crawl=crawl, fingerprint=1, url=DAY, state="parked", kind="trap", detail="why",
+        shape="http://h/day/{n}", at_ms=12500,
+    )  # fmt: skip
+    store.commit(Commit(finals=[final]))
+    batch = store.release_parked(crawl)
+    assert batch is not None
+    store.seeds_admitted(batch.id)
+    watch = Watch(cast(World, Place()), lambda _: None)
+    watch.look()
+    assert store.drop_seeds([(batch.id, batch.stamp)]) == 1
+    late = Watch(cast(World, Place()), lambda _: None)
+    assert late.times_forced() == {}
+    older = Harm(20, 30, ("A",), since=5, stroke="older")
+    assert found(asked(10, 40), late, older) == ["refetched"]
+    assert found(asked(10, 40), watch, older) == []
+    assert found(asked(10, 40, 50, 60), watch, older) == ["refetched"]
     store.close()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 
@@ -42,6 +43,8 @@ class Watch:
         self.trapped: set[str] = set()
         """Names of crawls with traps on."""
         self.parkings = Parkings()
+        self.forced: dict[int, list[str]] = {}
+        """URLs of all forced batches that were seen, by the number of the batch."""
         self.looks = 0
         self.sql_failures = 0
         self.calendars = Calendars(world, {}, self.find)
@@ -79,6 +82,7 @@ class Watch:
         at = monotonic()
         try:
             self.crawls = self.world.sql().crawls()
+            self.look_at_forced()
         except OSError:
             self.sql_failures += 1
         active = {crawl.id for crawl in self.crawls if crawl.state == "active"}
@@ -99,6 +103,15 @@ class Watch:
             self.sql_failures += 1
         if self.looks % FULL_EVERY == 0:
             self._look_at_crawls()
+
+    def look_at_forced(self) -> None:
+        """Keep the forced batches, whose rows do not stay. Raises OSError."""
+        self.forced |= self.world.sql().forced()
+
+    def times_forced(self) -> Counter[str]:
+        """Return how often each URL was forced or released so far. Raises OSError."""
+        self.look_at_forced()
+        return Counter(chain.from_iterable(self.forced.values()))
 
     def _look_at_crawls(self) -> None:
         for crawl in self.crawls:
