@@ -48,6 +48,7 @@ def test_each_measurement_of_sleeping_lasts_at_least_its_set_time(rig: Rig, pars
         assert all(point["seconds"] >= 0.2 and point["cpu"] > 0 for point in found["points"])
 
 
+@by_night
 def test_greenlets_and_threads_at_once_count_the_bytes_that_each_received(rig: Rig) -> None:
     before = rig.web.counts()["bytes"]
     task: dict[str, Any] = {"concurrency": HOSTS, "periods": 4, "seconds": 0.2}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 import pytest
 
@@ -111,6 +112,7 @@ BY_A_FUNCTION = {"kept_login_not_used"}
 """Events that are handed to a function, which logs them."""
 
 
+@cache
 def emitted() -> set[str]:
     """Return all literal events of the code."""
     paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))

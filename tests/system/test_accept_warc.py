@@ -7,6 +7,7 @@ from pathlib import Path
 
 from greencrawl.store import open_store
 from tests.support.archive import Archive, check
+from tests.support.effort import by_night
 from tests.support.redis_server import RedisServer
 from tests.support.replayed import crawl_and_export
 from tests.support.site_server import Answer, Request, SiteServer
@@ -53,6 +54,7 @@ def test_warc_files_of_a_crawl_and_of_an_export_play_back_what_the_site_serves(
     assert live.pages == kept.pages == 6
 
 
+@by_night
 def test_a_crawl_is_complete_though_workers_are_killed_between_warc_file_and_sql(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -369,6 +369,7 @@ def test_pip_installs_the_sdist_with_all_it_needs_into_an_empty_environment(
     assert len(out.splitlines()) > 15, out
 
 
+@by_night
 def test_a_hook_of_the_current_folder_may_import_a_distribution_named_schema(
     installed: Installed, tmp_path: Path
 ) -> None:

@@ -188,6 +188,7 @@ def test_twitter_is_crawled_with_a_persons_consent_and_expiring_tokens(
     assert refused == []
 
 
+@by_night
 def test_a_crawl_waits_for_the_rate_limit_of_twitter(command: Command, twitter: Twitter) -> None:
     secrets = {
         "auth_twitter_client_id": twitter.client_id,

@@ -124,6 +124,7 @@ def test_only_the_task_at_which_a_request_hook_kills_its_process_is_charged(
 @pytest.mark.parametrize(
     ("mode", "kind"), cases([("kill", "process_death")], [("hang", "stalled")])
 )
+@by_night
 def test_only_the_page_at_which_a_login_class_dies_is_charged(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
 ) -> None:
@@ -248,6 +249,7 @@ def test_a_worker_survives_the_death_of_its_broker(
         assert all(count == 1 for count in targets(server).values())
 
 
+@by_night
 def test_a_robots_txt_on_another_host_rules_the_host_that_redirects_to_it(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -217,6 +217,7 @@ def test_crawl_ends_with_a_summary_and_fetches_every_url_once(
     assert len(site.requests) == 2 * before - 2
 
 
+@by_night
 def test_records_of_a_hook_are_exported_without_the_pages(command: Command, root: str) -> None:
     (command.folder / "own.py").write_text(RECORDS)
     code, _, err = command.run("crawl", root, *FAST, "--hook", "own")
@@ -246,6 +247,7 @@ def test_a_crawl_without_the_compiled_part_says_once_that_it_stores_no_main_text
         assert (code, err.count(NO_MAIN_TEXT)) == (1, times)
 
 
+@by_night
 def test_the_command_leaves_a_periodic_crawl_at_rest_and_begins_it_again_when_it_is_due(
     command: Command, site: Site, root: str
 ) -> None:

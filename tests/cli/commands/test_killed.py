@@ -34,6 +34,7 @@ from tests.cli.commands.test_crawl import (
     site,
     until,
 )
+from tests.support.effort import by_night
 from tests.support.store_records import page
 
 __all__ = ["command", "root", "site"]
@@ -81,6 +82,7 @@ def test_a_broker_that_waits_for_redis_ends_when_its_command_is_killed(
     assert "31 pages stored" in err
 
 
+@by_night
 def test_a_broker_in_a_replay_ends_when_its_command_is_killed_and_the_next_command_resumes(
     command: Command, site: Site, root: str
 ) -> None:

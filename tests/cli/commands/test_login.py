@@ -22,6 +22,7 @@ from greencrawl.cli.main import main
 from tests.support import lighttpd
 from tests.support.checkout import ROOT
 from tests.support.django_site.rig import USERNAME, DjangoSite
+from tests.support.effort import by_night
 from tests.support.lighttpd import Lighttpd
 from tests.support.oauth1_site import OAuth1Site
 from tests.support.redis_server import RedisServer
@@ -417,6 +418,7 @@ def test_an_oauth_1_login_gets_its_token_in_three_legs(terminal: Terminal, oob: 
 # -- with workers
 
 
+@by_night
 def test_a_successful_login_ends_the_block_of_hosts_whose_login_had_failed(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

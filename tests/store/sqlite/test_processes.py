@@ -14,7 +14,7 @@ from greencrawl.schema.records import Commit, CrawlOptions
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.body_uses import check_uses
 from tests.support.checkout import ROOT
-from tests.support.effort import cases
+from tests.support.effort import by_night, cases
 from tests.support.store_records import page
 
 WRITER = """
@@ -118,6 +118,7 @@ def test_acknowledged_commits_survive_a_process_that_is_killed_at_a_later_one(
     store.close()
 
 
+@by_night
 def test_processes_that_fetch_the_same_pages_keep_all_versions_and_each_body_once(
     path: Path,
 ) -> None:

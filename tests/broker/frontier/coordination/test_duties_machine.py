@@ -685,4 +685,4 @@ def run_machine(count: int, steps: int = 15) -> None:
 
 
 def test_a_holder_whose_duty_passed_on_changes_nothing_and_no_crawl_ends_too_soon() -> None:
-    run_machine(examples(10, 500))
+    run_machine(examples(7, 500))

@@ -176,7 +176,7 @@ def quotas(rig: Rig, crawl: Crawl) -> dict[int, int]:
 def test_quota_of_tasks_without_a_stored_page_may_be_leased_again(rig: Rig, outcome: Any) -> None:
     crawl = rig.crawl(max_pages=4, hosts=1)
     rig.start()
-    (session,) = rig.lease()
+    (session,) = rig.lease(wait=2)
     assert len(session.tasks) == 4
     if outcome == "release":
         item = ReleaseItem(session=session.session, token=session.token, tasks=(1, 2, 3))

@@ -535,4 +535,4 @@ def run_machine(count: int, steps: int = 40) -> None:
 
 
 def test_no_url_is_lost_in_any_order_of_crashes_data_losses_and_calls() -> None:
-    run_machine(examples(10, 500))
+    run_machine(examples(7, 500))

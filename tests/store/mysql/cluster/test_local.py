@@ -15,6 +15,7 @@ from greencrawl.store.mysql.cluster.local.options import PLAIN
 from greencrawl.store.mysql.cluster.local.server import LocalServer, Missing, program, template
 from greencrawl.store.mysql.cluster.steward import by_hand
 from greencrawl.store.steward import steward_of
+from tests.support.effort import by_night
 from tests.support.mariadb import local_cluster
 from tests.support.ports import free_ports
 from tests.support.system import wait_until
@@ -115,6 +116,7 @@ def test_the_application_cannot_write_to_a_server_that_takes_no_writes(
             db.execute("SET GLOBAL read_only = OFF")
 
 
+@by_night
 def test_another_process_finds_the_servers_and_stops_them(cluster: LocalCluster) -> None:
     pids = {name: server.pid for name, server in cluster.servers.items()}
     again = LocalCluster(cluster.folder)

@@ -29,6 +29,7 @@ from greencrawl.store.mysql.cluster.steward.steward import Steward
 from greencrawl.store.mysql.cluster.steward.takeover import Takeovers
 from greencrawl.store.mysql.connection import Db, connect
 from greencrawl.store.steward import steward_of
+from tests.support.effort import by_night
 from tests.support.mariadb import local_cluster
 from tests.support.system import wait_until
 
@@ -338,6 +339,7 @@ def test_a_migration_goes_on_at_the_present_writer_after_a_hand_over_amid_it(
     steward.close()
 
 
+@by_night
 def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ring: Ring) -> None:
     epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
@@ -371,6 +373,7 @@ class Stalled(Takeovers):
         return super().due(term, seen)
 
 
+@by_night
 def test_a_stalled_steward_changes_nothing_at_a_master_that_took_over_meanwhile(ring: Ring) -> None:
     epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
@@ -441,6 +444,7 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
         wait_until(there_is_room, 10, "connections are closed")
 
 
+@by_night
 def test_a_partner_that_was_started_anew_never_takes_over_though_it_follows_by_itself(
     ring: Ring,
 ) -> None:
@@ -505,6 +509,7 @@ def test_server_without_a_vote_does_not_count_until_it_is_enrolled(ring: Ring) -
     assert vote.term == ring.report().term
 
 
+@by_night
 def test_a_replica_serves_reads_only_while_its_lag_is_within_the_bound(ring: Ring) -> None:
     def server(db: Db) -> int:
         db.execute("SELECT @@server_id")
