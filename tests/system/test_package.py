@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -253,12 +254,26 @@ def test_pinned_versions_satisfy_the_requirements_of_the_package() -> None:
         one.name: next(iter(one.specifier)).version
         for one in (Requirement(line) for line in lines if line and not line.startswith("#"))
     }
-    assert pinned.keys() - wanted.keys() == {"honcho", "warcio"}
+    assert pinned.keys() - wanted.keys() == {"honcho", "warcio", "async-timeout"}
     assert wanted.keys() <= pinned.keys()
     for name, one in wanted.items():
         (bound,) = one.specifier
         assert bound.operator == ">="
         assert f"{pinned[name]}.".startswith(f"{bound.version}."), name
+
+
+def test_what_redis_requires_on_an_old_python_is_pinned_for_it() -> None:
+    """Else a fresh machine with Python 3.11.2, as Debian 12 has, gets any version."""
+    needed = [one for one in map(Requirement, requires("redis") or []) if "extra" not in str(one)]
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    pins = {
+        one.name: one for one in (Requirement(line) for line in lines if line and line[0] != "#")
+    }
+    assert {one.name for one in needed} == {"async-timeout"}
+    for one in needed:
+        pin = pins[one.name]
+        assert str(pin.marker) == str(one.marker)
+        assert one.specifier.contains(next(iter(pin.specifier)).version)
 
 
 def test_the_command_tells_the_version_of_the_package(installed: Installed, tmp_path: Path) -> None:
