@@ -27,6 +27,8 @@ _WORD = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A host of one label, with its path. The last three are dots in names of hosts."""
+_DOTS = re.compile(r"\.+(?:[/?#].*)?", re.DOTALL)
+"""No name of a host, but one of a folder."""
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
@@ -74,12 +76,8 @@ def build(
     values: dict[str, Any] = read(Path(files[0])) if files else {}
     urls = [argument for argument in arguments if not is_file(argument)]
     for url in urls:
-        if not _SCHEME.match(url) and _exists(url) and Path(url).is_file():
-            what = f"{url} is a file; the name of a file that describes a crawl ends in .toml"
-            raise InvalidConfig([("seeds", f"{what}; a list of URLs goes there as `seeds`")])
-        if url.startswith(("/", "./", "../", "~")):
-            what = f"{url} is the path of a file: give a URL, or a file that ends in .toml"
-            raise InvalidConfig([("seeds", what)])
+        if what := _on_disk(url):
+            raise InvalidConfig([("seeds", f"{url[:200]} is {what}")])
     seeds = values.get("seeds", [])
     if not isinstance(seeds, list) or not all(isinstance(seed, str) for seed in seeds):
         raise InvalidConfig([("seeds", "must be a list of URLs")])
@@ -141,13 +139,16 @@ def typed_url(text: str, field: str) -> str:
     ``https://example.org/``.
 
     A word without a scheme, a dot or a port is refused, unless it is ``localhost``: it is more
-    often the name of a crawl or a file. Raises InvalidConfig, which names the ``field``.
+    often the name of a crawl or a file. So is a host of dots alone. Raises InvalidConfig, which
+    names the ``field``.
     """
     text = text.strip()
     if typo := _MISTYPED.match(text):
         raise InvalidConfig([(field, f"{text[:200]!r} is no URL{_meant(typo[0], text)}")])
     if not text:
         raise InvalidConfig([(field, "an empty text is no URL")])
+    if _DOTS.fullmatch(text):
+        raise InvalidConfig([(field, f"{text[:200]!r} is no URL, and no name of a host")])
     if host := _WORD.fullmatch(text):
         url = f"https://{text[:200]}{'' if host['path'] else '/'}"
         no_file = field == "seeds" and not _exists(text)
@@ -159,6 +160,24 @@ def typed_url(text: str, field: str) -> str:
         begin = _SCHEME.match(text)
         meant = _meant(begin[0], text) if begin else ""
         raise InvalidConfig([(field, f"{error}{meant}")]) from error
+
+
+def _on_disk(text: str) -> str:
+    """Say what a text is if it names a file or a folder, and what to give instead; "" if it does
+    not.
+
+    A host with a dot is no folder: a folder with the name of a site is often a copy of it.
+    """
+    if _SCHEME.match(text):
+        return ""
+    is_path = text.startswith(("/", "./", "../", "~"))
+    no_host = is_path or _DOTS.fullmatch(text) or _WORD.fullmatch(text)
+    if no_host and _exists(text) and Path(text).is_dir():
+        return "a folder: give a URL, or a file that ends in .toml and lists URLs as `seeds`"
+    if _exists(text) and Path(text).is_file():
+        ends = "the name of a file that describes a crawl ends in .toml"
+        return f"a file; {ends}; a list of URLs goes there as `seeds`"
+    return "the path of a file: give a URL, or a file that ends in .toml" if is_path else ""
 
 
 def _exists(text: str) -> bool:

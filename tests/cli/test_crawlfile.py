@@ -92,12 +92,18 @@ def test_an_empty_text_is_no_seed(typed: str) -> None:
     assert "seeds: an empty text is no URL" in wrong(typed)
 
 
+@pytest.mark.parametrize("typed", [".", "..", "...", "./a.html", "..?a"])
+def test_a_host_of_dots_alone_is_no_url(typed: str) -> None:
+    with pytest.raises(InvalidConfig, match="is no URL, and no name of a host"):
+        crawlfile.typed_url(typed, "seeds")
+
+
 def test_a_text_that_is_too_long_for_the_name_of_a_file_is_refused_as_a_url() -> None:
     assert "is no URL" in wrong("a" * 5000)
     assert "not a URL to crawl" in wrong("a." * 50_000)
 
 
-@pytest.mark.parametrize("typed", ["./site/", "/srv/site/index.html", "../x", "~/x"])
+@pytest.mark.parametrize("typed", ["./absent/", "/absent/index.html", "../absent", "~/x"])
 def test_a_path_is_not_taken_for_a_host(typed: str) -> None:
     assert f"{typed} is the path of a file" in wrong(typed)
 
@@ -199,6 +205,25 @@ def test_list_of_urls_is_not_taken_for_a_url(
     monkeypatch.chdir(tmp_path)
     Path("urls.txt").write_text("https://example.org/\n")
     assert "urls.txt is a file" in wrong("urls.txt")
+
+
+@pytest.mark.parametrize("typed", [".", "..", "./site", "site", "site/", "site/a", "{here}/site"])
+def test_a_folder_is_called_one_and_what_to_give_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("site/a").mkdir(parents=True)
+    typed = typed.format(here=tmp_path)
+    said = f"seeds: {typed} is a folder: give a URL, or a file that ends in .toml and lists URLs"
+    assert said in wrong(typed)
+
+
+def test_a_folder_with_the_name_of_a_site_does_not_hide_the_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("example.org").mkdir()
+    assert crawlfile.build(("example.org",), {}).seeds == ("https://example.org/",)
 
 
 def test_messages_list_the_values_that_the_records_allow() -> None:
