@@ -11,6 +11,7 @@ import click
 import requests
 
 from greencrawl import __version__
+from greencrawl.cli.reading.failed import reason
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import printable
 from greencrawl.schema.errors import GreencrawlError
@@ -135,4 +136,4 @@ def _fetched(url: str) -> tuple[bytes, str | None, str]:
                     break
             return body[:MOST_BYTES], answer.headers.get("content-type"), answer.url
     except (requests.RequestException, ValueError) as error:
-        raise GreencrawlError(f"cannot fetch {url}: {error}") from error
+        raise GreencrawlError(f"cannot fetch {url}: {reason(error)}") from error
