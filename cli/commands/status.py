@@ -19,6 +19,7 @@ from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
     SLOWEST,
+    TRIES,
     again_texts,
     alert_text,
     away_text,
@@ -133,7 +134,7 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
         cells = (one.crawl, state, stored, *waiting, dead, f"{least}{size(one.bytes)}", *more)
         rows.add_row(*map(Text, cells))
     failures = [
-        Text(f"{one.crawl}: failures: {failures_text(some)}")
+        Text(f"{one.crawl}: {_of_tries(one, whole=whole)}: {failures_text(some)}")
         for one in stats.crawls
         if (some := failures_of(one)) or len(stats.crawls) == 1
     ]
@@ -173,6 +174,11 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
     alerts = [Text(alert_text(one), style="yellow") for one in stats.alerts]
     tail = [*limits, *hooks, *rewritten, *kept, *refused, *rest, *away, *full, *alerts]
     return Group(rows, *failures, slowest, *workers, *again, *put_off, *tail)
+
+
+def _of_tries(one: CrawlStats, *, whole: bool) -> str:
+    """Return what its failures count: tries, or if the store counted them, URLs without a page."""
+    return TRIES if whole and one.final_states is None else "not stored"
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:

@@ -33,6 +33,9 @@ PLAIN_SECONDS = 5.0
 RATE_SECONDS = 10.0
 """Seconds over which pages a second are a mean."""
 
+TRIES = "failed tries"
+"""What a broker counts while a crawl goes on: a URL that is tried again may yet be stored."""
+
 SLOWEST = 3
 HOOKS = 3
 REFUSED = 3
@@ -224,7 +227,7 @@ def line(stats: CrawlStats, rate: float, seconds: float) -> str:
         f"{duration(seconds)}  {stats.stored:,} pages stored, "
         f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
         f"{stats.later:,} to retry, {parked}{rate:.1f} pages/s, "
-        f"{size(stats.bytes)} transferred, failures: {failures_text(failed(stats.failures))}"
+        f"{size(stats.bytes)} transferred, {TRIES}: {failures_text(failed(stats.failures))}"
         f"{put_off}{hooks}{rewritten}{kept}"
     )
 
@@ -248,7 +251,7 @@ def panel(
     rows: list[RenderableType] = [
         Text.assemble((f"crawl {stats.crawl}", "bold green"), f"  {duration(seconds)}"),
         table,
-        Text(f"failures: {failures_text(failed(stats.failures))}"),
+        Text(f"{TRIES}: {failures_text(failed(stats.failures))}"),
         Text(f"slowest hosts: {slowest_text(slowest)}"),
     ]
     if stats.put_off:

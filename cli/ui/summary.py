@@ -13,7 +13,9 @@ from rich.text import Text
 from greencrawl.broker.service.shared.stored_counts import failures_in
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
+    TRIES,
     duration,
+    failed,
     failures_of,
     failures_text,
     hooks_text,
@@ -45,7 +47,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     else 0: in between it may have been stopped for long.
 
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
-    broker; a broker elsewhere counts every try, unless URLs were queued again. ``gone`` are URLs
+    broker; a broker elsewhere counts every try, unless URLs were queued again. ``failed_tries``
+    counts every try, as the display does; null if the crawl was not run. ``gone`` are URLs
     that do not exist (404, 410), ``dead`` those given up after their tries. ``excluded`` are those
     that a rule excludes (robots.txt, and links that log out or change something: the kind
     ``action``). ``parked`` counts URLs of shapes that bring nothing new. ``hooks`` counts pages on
@@ -83,6 +86,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[HookRefusal, ...] = ()
     started_ms: int = 0
     finished_ms: int = 0
+    failed_tries: dict[str, int] | None = None
 
 
 SLOWEST = 5
@@ -122,6 +126,7 @@ def of_run(
         withheld=withheld(stats.failures),
         hooks=stats.hooks,
         refused=stats.refused,
+        failed_tries=dict(sorted(failed(stats.failures).items())),
     )
 
 
@@ -221,9 +226,10 @@ def show(summary: Summary, console: Console) -> None:
         ("pages", f"{summary.pages:,}, {size(summary.bytes)} {kept}"),
         *_times(summary),
         ("not stored", _not_stored(summary)),
-        ("failures", failures_text(summary.failures)),
         ("slowest hosts", _hosts_text(summary.slowest_hosts)),
     ]
+    if summary.failed_tries is not None:
+        rows.insert(-1, (TRIES, failures_text(summary.failed_tries)))
     if summary.waiting:
         more = ""
         if summary.reason in advice.LIMITS:
@@ -261,7 +267,10 @@ def _times(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _not_stored(summary: Summary) -> str:
-    return f"{summary.gone:,} gone, {summary.dead:,} dead, {summary.excluded:,} excluded"
+    """Return how many URLs have no page, and the kinds of failure unless the tries say the same."""
+    counts = f"{summary.gone:,} gone, {summary.dead:,} dead, {summary.excluded:,} excluded"
+    told = not summary.failures or summary.failures == summary.failed_tries
+    return counts if told else f"{counts} ({failures_text(summary.failures)})"
 
 
 def _hosts_text(hosts: tuple[HostTime, ...]) -> str:

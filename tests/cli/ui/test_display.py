@@ -96,15 +96,24 @@ def test_the_number_of_postponed_sessions_is_shown_if_there_are_any() -> None:
     assert f"example: {said}" in _text(status.table(Stats((stats,))), 400)
 
 
+def test_status_says_whether_it_counts_tries_or_urls_without_a_page() -> None:
+    stats = msgspec.structs.replace(STATS, failures={"timeout": 3})
+    assert "example: failed tries: timeout 3" in _text(status.table(Stats((stats,))), 400)
+    of_store = _text(status.table(Stats((stats,)), whole=False), 400)
+    assert "example: not stored: timeout 3" in of_store
+    counted = msgspec.structs.replace(stats, final_states={"gone": 1})
+    assert "example: not stored: gone 1" in _text(status.table(Stats((counted,))), 400)
+
+
 def test_pages_whose_content_is_not_kept_are_shown_apart_from_failures() -> None:
     assert "not kept" not in display.line(STATS, 0.0, 1.0)
     assert "not kept" not in _text(status.table(Stats((STATS,))), 400)
     stats = msgspec.structs.replace(STATS, failures={"noindex": 1200, "noai": 1, "timeout": 3})
     said = "content not kept: noindex 1,200, noai 1"
     line = display.line(stats, 0.0, 1.0)
-    assert line.endswith(f"failures: timeout 3; {said}")
+    assert line.endswith(f"failed tries: timeout 3; {said}")
     panel = _text(display.panel(stats, 0.0, 1.0, HOSTS), 400)
-    assert "failures: timeout 3" in panel
+    assert "failed tries: timeout 3" in panel
     assert said in panel
     table = _text(status.table(Stats((stats,))), 400)
     assert f"example: {said}" in table
@@ -165,7 +174,7 @@ def test_a_progress_line_shows_every_counter() -> None:
     text = display.line(STATS, 12.34, 65)
     for part in ("1:05", "1,200 pages", "34 waiting", "5 in flight", "6 to retry", "12.3 pages/s"):
         assert part in text
-    assert text.endswith("failures: gone 3, timeout 1")
+    assert text.endswith("failed tries: gone 3, timeout 1")
 
 
 def test_hosts_without_a_measured_latency_are_not_called_slow() -> None:
@@ -233,7 +242,7 @@ def test_the_status_table_fits_into_80_columns(parked: int) -> None:
     Console(file=out, width=80).print(status.table(Stats((one,))))
     said = out.getvalue()
     assert "…" not in said
-    for part in ("12,345", "345", "123.5 MB", "in flight", "failures: gone 3, timeout 1"):
+    for part in ("12,345", "345", "123.5 MB", "in flight", "failed tries: gone 3, timeout 1"):
         assert part in said
     assert ("parked" in said) is bool(parked)
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from greencrawl.cli.ui import summary
+from greencrawl.cli.ui import display, summary
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.records import (
     Attempt,
@@ -123,6 +123,45 @@ def test_pages_and_final_states_are_counted_by_the_store(store: Store, crawl: Cr
 def test_a_crawl_that_was_not_done_is_summed_up_as_stopped(store: Store, crawl: Crawl) -> None:
     counters = summary.of_run(replace(STATS, state="active"), (), seconds=2.0, pages_before=1)
     assert summary.with_store(counters, store, "sqlite:///x", "").state == "stopped"
+
+
+def test_the_summary_of_a_stopped_crawl_repeats_the_failed_tries_that_the_display_has_counted(
+    store: Store,
+) -> None:
+    """They are no final states: the URLs wait for another try."""
+    store.put_crawl("example", CrawlOptions(seeds=("https://example.org/",)), ["example.org"])
+    stats = replace(STATS, state="active", later=3, dead=0, failures={"timeout": 2, "refused": 1})
+    shown = io.StringIO()
+    made = summary.with_store(summary.of_run(stats, (), 4.0, 10), store, "", "")
+    summary.show(made, Console(file=shown, width=100))
+    told = display.line(stats, 0.0, 1.0).partition("failed tries: ")[2]
+    assert told == "timeout 2, refused 1"
+    assert re.search(f"failed tries +{told} *\n", shown.getvalue())
+    assert re.search("0 gone, 0 dead, 0 excluded *\n", shown.getvalue())
+    assert made.failures == {}
+
+
+def test_kinds_of_failure_are_shown_by_url_if_tries_are_not_the_same(
+    store: Store, crawl: Crawl
+) -> None:
+    for one, said in (
+        (
+            summary.with_store(summary.of_run(STATS, (), 4.0, 10), store, "", ""),
+            ["1 gone, 1 dead, 1 excluded (gone 1, robots 1, timeout 1)", "robots 4, timeout 2"],
+        ),
+        (
+            summary.of_run(STATS, (), 4.0, 10),
+            ["0 gone, 1 dead, 4 excluded\n", "robots 4, timeout 2"],
+        ),
+        (
+            summary.of_store(store, crawl, "", ""),
+            ["1 gone, 1 dead, 1 excluded (gone 1, robots 1, timeout 1)"],
+        ),
+    ):
+        shown = io.StringIO()
+        summary.show(one, Console(file=shown, width=100))
+        assert all(re.sub(" +\n", "\n", shown.getvalue()).count(part) == 1 for part in said)
+        assert ("failed tries" in shown.getvalue()) is (len(said) == 2)
 
 
 def test_a_crawl_that_is_not_running_is_summed_up_from_the_store(
