@@ -36,6 +36,7 @@ from greencrawl.schema.net.scope import starts
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Crawl, CrawlOptions, CreateCrawl, UrlState
 from greencrawl.schema.settings import Settings, mask_url
+from greencrawl.schema.text.again import not_anew_text
 from greencrawl.worker import hooks
 from greencrawl.worker.auth import LoginRefused
 from greencrawl.worker.auth.kinds.registry import make
@@ -82,7 +83,8 @@ class Job:
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Fetch everything again; stored pages stay until their new versions are stored.",
+    help="Fetch everything again; stored pages stay until their new versions are stored. Not "
+    "with --max-pages and other limits.",
 )
 @click.option(
     "--every",
@@ -137,6 +139,8 @@ def crawl(
             asked.setdefault("delay", DEMO_DELAY_SECONDS)
             settings = _demo_settings(settings)
         wanted = crawlfile.build(targets, asked, name)
+        if fresh and (limited := not_anew_text(wanted.name, wanted)):
+            raise InvalidConfig([("--fresh", f"{limited} (--crawl)")])
         if connecting.named_broker() and not demo:
             code, result = _elsewhere(Job(wanted, settings, fresh, stay))
         else:

@@ -307,9 +307,11 @@ class Display:
             self._draw(self._live)
         elif stats.state == "done" or self._clock() - self._printed >= PLAIN_SECONDS:
             self._printed = self._clock()
-            self._console.print(
-                line(stats, rate, self.seconds), soft_wrap=True, markup=False, highlight=False
-            )
+            self.say(line(stats, rate, self.seconds))
+
+    def say(self, text: str) -> None:
+        """Print a line that stays; on a terminal it is above the numbers."""
+        self._console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     def note(self, text: str, key: str = "") -> None:
         """Show a text beside the numbers ("" removes it); without a terminal print it once.
@@ -319,7 +321,7 @@ class Display:
         """
         key = key or text
         if text and key != self._key and self._live is None:
-            self._console.print(text, soft_wrap=True, markup=False, highlight=False)
+            self.say(text)
         changed, self._note, self._key = text != self._note, text, key
         if changed and self._live is not None:
             self._draw(self._live)

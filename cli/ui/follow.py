@@ -29,7 +29,7 @@ from greencrawl.cli.ui.display import (
 )
 from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.clock import epoch_ms
-from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
+from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.net.scope import starts
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import (
@@ -44,7 +44,6 @@ from greencrawl.schema.records import (
     SeedRequest,
     Stats,
 )
-from greencrawl.schema.text.again import not_anew_text
 
 T = TypeVar("T")
 
@@ -121,12 +120,12 @@ def follow(
 ) -> End | None:
     """Create or update the crawl and show it until it is done or ``stop`` is asked for.
 
-    With ``fresh`` all of it is asked for again, otherwise only the URLs to fetch ``again``. With
+    With ``fresh`` all of it is asked for again, unless it is new; otherwise only the URLs to fetch
+    ``again``. With
     ``stay`` the run goes on while the crawl rests between two periods. A crawl that was paused or
     stopped is resumed, since a person named it. A broker that is away is waited for, and our own
     processes are started again when they die. None when it was stopped before there was anything to
-    count. Raises :class:`greencrawl.schema.errors.Refused` when the broker refuses the crawl,
-    InvalidConfig when it refuses to ask for it again, and
+    count. Raises :class:`greencrawl.schema.errors.Refused` when the broker refuses the crawl, and
     :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes die again and again.
     """
     name = wanted.name
@@ -156,8 +155,8 @@ def follow(
             display.note(f"{silence}: {still() or 'the command waits for it'}")
 
         anew = fresh and ask(lambda: known_at(broker, name)) is not None
-        if anew and (why := not_anew_text(name, wanted)):
-            raise InvalidConfig([("--fresh", f"{why} (--crawl)")])
+        if fresh and not anew and not stop.asked.is_set():
+            display.say(f"crawl {name} is new: --fresh has nothing to fetch again yet")
         created = ask(lambda: broker.put_crawl(wanted))
         if anew and created is not None:
             ask(lambda: broker.begin_round(name))

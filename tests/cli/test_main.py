@@ -328,6 +328,18 @@ def test_explain_without_broker_gives_one_reason(
     assert said in out.splitlines()[0]
 
 
+@pytest.mark.parametrize("limit", ["max-pages", "max-bytes", "host-pages", "shape-pages"])
+def test_fresh_is_refused_with_a_limit_before_anything_starts(
+    limit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also for a new crawl: otherwise the same command would be refused the next time."""
+    assert main(["crawl", "example.org", "--fresh", f"--{limit}", "5"]) == 2
+    said = capsys.readouterr().err
+    name = limit.replace("-", "_")
+    assert f"--fresh: crawl example.org has {name}, which counts what is fetched again" in said
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import gevent
 import pytest
-from msgspec.structs import replace
 
 from greencrawl.broker.client import BrokerClient
 from greencrawl.cli.local.processes import Processes
@@ -16,7 +15,7 @@ from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.ui import follow as module
 from greencrawl.cli.ui.follow import ALL_REST, follow, last_look, round_text
 from greencrawl.schema.clock import monotonic
-from greencrawl.schema.errors import InvalidConfig, Unavailable
+from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.records import (
     Attempt,
     CrawlStats,
@@ -129,12 +128,22 @@ def test_a_consent_that_is_missing_is_asked_for_once(
     assert capsys.readouterr().err.count("greencrawl login shop") == 1
 
 
-@pytest.mark.parametrize("limit", ["max_pages", "host_pages", "shape_pages"])
-def test_fresh_is_refused_for_a_crawl_with_a_limit(limit: str) -> None:
-    wanted = replace(WANTED, **{limit: 5})
-    known = SimpleNamespace(crawl=lambda _: SimpleNamespace(state="done"))  # nothing else is asked
-    with pytest.raises(InvalidConfig, match=rf"--fresh: crawl x has {limit}, .*\(--crawl\)"):
-        follow(cast("BrokerClient", known), wanted, Stop(), None, fresh=True)
+@pytest.mark.parametrize("is_new", [True, False])
+def test_fresh_of_a_new_crawl_says_in_a_line_that_nothing_is_fetched_again(
+    is_new: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def crawl(_name: str) -> SimpleNamespace:
+        if is_new:
+            raise Refused(404, {})
+        return SimpleNamespace(state="done", reason="finished")
+
+    made, rounds = broker({"state": "done"}), list[str]()
+    monkeypatch.setattr(made, "crawl", crawl, raising=False)
+    monkeypatch.setattr(made, "begin_round", rounds.append, raising=False)
+    assert follow(made, WANTED, Stop(), None, fresh=True)
+    line = "crawl x is new: --fresh has nothing to fetch again yet\n"
+    assert capsys.readouterr().err.count(line) == is_new
+    assert rounds == ([] if is_new else ["x"])
 
 
 def test_a_silent_broker_is_named_and_left_soon_after_ctrl_c(
