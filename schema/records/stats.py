@@ -149,8 +149,9 @@ class Alert(Struct, frozen=True, kw_only=True):
 class Stats(Struct, frozen=True):
     """The whole system's statistics; ``slowest`` are hosts of recent sessions, slowest first.
 
-    ``rest_hosts`` counts hosts with an open session when a worker's process died. They rest for
-    ``rest_seconds`` at most, until no request of that process can be under way any more. ``away``
+    ``rest_hosts`` counts hosts with an open session when a worker's process died. They rest until
+    no request of that process can be under way any more, and then for their delays: at most for
+    ``rest_seconds``. ``away``
     are Redis nodes that do not answer: what they hold is not counted. ``full`` are those that are
     near their memory limit.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -144,6 +145,23 @@ def test_fresh_of_a_new_crawl_says_in_a_line_that_nothing_is_fetched_again(
     line = "crawl x is new: --fresh has nothing to fetch again yet\n"
     assert capsys.readouterr().err.count(line) == is_new
     assert rounds == ([] if is_new else ["x"])
+
+
+def test_a_rest_that_another_crash_prolongs_is_told_again_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    made, rests = broker(), iter((60.2, 59.9, 130.0, 129.8, 0.0))
+
+    def stats(name: str) -> Stats:
+        left = next(rests)
+        one = CrawlStats(crawl=name, state="active" if left else "done")
+        return Stats((one,), rest_hosts=1 if left else 0, rest_seconds=left)
+
+    monkeypatch.setattr(made, "stats", stats)
+    assert follow(made, WANTED, Stop(), None, fresh=False)
+    said = re.findall("1 host rests for ([0-9]+) s after a crash", capsys.readouterr().err)
+    assert said == ["60", "130"]
 
 
 def test_a_silent_broker_is_named_and_left_soon_after_ctrl_c(

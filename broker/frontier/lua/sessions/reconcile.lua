@@ -19,8 +19,8 @@
 -- If an older incarnation is dead, its tasks count one more delivery without an outcome, and its hosts rest
 -- for the longest request, since one may still run at the server; hosts without a request (idle) do not rest.
 -- If the caller knows how long ago the death was, it has subtracted that. crash_hosts and crash_till of the
--- owner record say how many hosts rest, and until when. Any other older incarnation may run on another
--- machine, and learn nothing of this: its sessions stay until it closes them, or they expire.
+-- owner record say how many hosts rest, and until when, their delays included. Any other older incarnation may
+-- run on another machine, and learn nothing of this: its sessions stay until it closes them, or they expire.
 local GONE_KEPT = 16
 local function set_of(list)
   local set = {}
@@ -53,7 +53,7 @@ if not leaving or not known or inc == last then -- else it leaves a name that be
 end
 redis.call('PEXPIRE', ws, WORKER_MS)
 local keep, dead, idle = set_of(args[8]), set_of(args[9]), set_of(args[10])
-local sessions, tasks, more, resting = 0, 0, 0, 0
+local sessions, tasks, more, resting, rest_till = 0, 0, 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
   if i and not keep[token] and (dead[num(i)] and num(i) < inc and not leaving or num(i) == inc and num(n) <= seq) then
@@ -66,7 +66,9 @@ for token, mark in pairs(all) do
       local running = num(i) < inc and not idle[token]
       if s.open == '1' then
         free_slot(token, s, h, running and now + longest or now)
-        if running and longest > 0 then resting = resting + 1 end
+        if running and longest > 0 then
+          resting, rest_till = resting + 1, math.max(rest_till, opens_at(h, delay_of(h)))
+        end
       end
       drop_session(token, s)
       rescore(h)
@@ -80,7 +82,7 @@ if resting > 0 then
   local till = num(before[2])
   if till > now then resting = resting + num(before[1]) end
   redis.call('HSET', 'gc:owner', 'crash_hosts', resting, 'crash_till',
-             string.format('%.0f', math.max(till, now + longest)))
+             string.format('%.0f', math.max(till, rest_till)))
 end
 save()
 return {'OK', now, sessions, tasks, more, left}
