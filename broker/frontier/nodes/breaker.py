@@ -13,12 +13,17 @@ import gevent
 
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.log import logger
+from greencrawl.schema.log import Trouble, logger
 
 log = logger("frontier")
 
 FIRST_SECONDS, MOST_SECONDS = 0.05, 1.0
 """Seconds between two requests to a node that is away: doubling from the first to the last."""
+
+
+_troubles: dict[str, Trouble] = {}
+"""By the address of a node, as it is shown. A process that cannot start makes its nodes anew with
+each try, and logs no more lines for that."""
 
 
 class Away(Unavailable):
@@ -34,6 +39,9 @@ class Breaker:
 
     def __init__(self, shown: str, answers: Callable[[], None]) -> None:
         self._shown = shown
+        self._trouble = _troubles.setdefault(
+            shown, Trouble(log, "node_disconnected", "node_reconnected")
+        )
         self._answers = weakref.WeakMethod(answers)
         self._asking: gevent.Greenlet[..., None] | None = None
         self.since_ms = 0
@@ -50,9 +58,13 @@ class Breaker:
         if self.since_ms:
             return False
         self.since_ms, self.why = epoch_ms(), why
-        log.warning("node_disconnected", node=self._shown, reason=why)
+        self._trouble.failed(node=self._shown, reason=why)
         self._asking = gevent.spawn(_ask_until_back, weakref.ref(self))
         return True
+
+    def connected(self) -> None:
+        """Note a connection to the node, of whomever."""
+        self._trouble.done(node=self._shown)
 
     def ask(self) -> bool:
         """Ask the node once; return whether it is back."""
@@ -63,10 +75,9 @@ class Breaker:
             answers()
         except Unavailable as error:
             self.why = str(error)
+            self._trouble.failed(node=self._shown, reason=self.why)
             return False
-        seconds = (epoch_ms() - self.since_ms) / 1000
         self.since_ms, self.why = 0, ""
-        log.info("node_reconnected", node=self._shown, seconds=round(seconds, 1))
         return True
 
     def stop(self) -> None:

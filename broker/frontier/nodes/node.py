@@ -99,6 +99,7 @@ class Node:
             connection.disconnect()
             raise
         run = next(line[7:] for line in info.splitlines() if line.startswith("run_id:"))
+        self.breaker.connected()
         return connection, run
 
     def ask(self) -> None:
