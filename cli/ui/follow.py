@@ -121,12 +121,12 @@ def follow(
     """Create or update the crawl and show it until it is done or ``stop`` is asked for.
 
     With ``fresh`` all of it is asked for again, unless it is new; otherwise only the URLs to fetch
-    ``again``. With
-    ``stay`` the run goes on while the crawl rests between two periods. A crawl that was paused or
-    stopped is resumed, since a person named it. A broker that is away is waited for, and our own
-    processes are started again when they die. None when it was stopped before there was anything to
-    count. Raises :class:`greencrawl.schema.errors.Refused` when the broker refuses the crawl, and
-    :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes die again and again.
+    ``again``. With ``stay`` the run goes on while the crawl rests between two periods. A crawl that
+    was paused or stopped is resumed, since a person named it. A broker that is away is waited for,
+    and our own processes are started again when they die. None when it was stopped before there was
+    anything to count. Raises :class:`greencrawl.schema.errors.Refused` when the broker refuses the
+    crawl, and :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes die again
+    and again.
     """
     name = wanted.name
     with Display(Console(stderr=True)) as display:

@@ -151,9 +151,8 @@ class Stats(Struct, frozen=True):
 
     ``rest_hosts`` counts hosts with an open session when a worker's process died. They rest until
     no request of that process can be under way any more, and then for their delays: at most for
-    ``rest_seconds``. ``away``
-    are Redis nodes that do not answer: what they hold is not counted. ``full`` are those that are
-    near their memory limit.
+    ``rest_seconds``. ``away`` are Redis nodes that do not answer: what they hold is not counted.
+    ``full`` are those that are near their memory limit.
 
     ``workers`` counts processes of workers, not workers: those that reported within a minute; None
     if that is not known. ``claimed_twice`` are names that two worker processes have: the earlier
