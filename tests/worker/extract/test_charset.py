@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from greencrawl.worker.extract import extract
 from greencrawl.worker.extract.charset import guess, sniff, to_utf8
+from greencrawl.worker.extract.encodings import detector
 
 URL = "https://example.org/"
 
@@ -138,6 +140,64 @@ def test_one_wrong_byte_does_not_make_utf8_something_else(text: str, wrong: byte
     for at in (0, len(raw) // 2, len(raw)):
         body = b"<p>" + raw[:at] + wrong + b" " + raw[at:]
         assert guess(body) == "utf-8"
+
+
+MULTIBYTE = [
+    (CHINESE, "gb18030", "gb18030"),
+    (TRADITIONAL, "big5", "big5"),
+    (JAPANESE, "euc_jp", "euc-jp"),
+    (JAPANESE, "cp932", "shift_jis"),
+    (KOREAN, "cp949", "euc-kr"),
+]
+SINGLE_BYTE = [
+    (RUSSIAN, "koi8_r", "koi8-r"),
+    (RUSSIAN, "cp1251", "windows-1251"),
+    (UKRAINIAN, "koi8_u", "koi8-u"),
+    (POLISH, "iso8859_2", "iso-8859-2"),
+    (GERMAN, "cp1252", "windows-1252"),
+    (ITALIAN, "cp1252", "windows-1252"),
+    (GREEK, "cp1253", "windows-1253"),
+    (ARABIC, "cp1256", "windows-1256"),
+    (THAI, "cp874", "windows-874"),
+]
+
+
+def with_strays(text: str, codec: str) -> Iterator[bytes]:
+    """Return the text of a page with one byte too many, or one too few, at many places."""
+    raw = f"<p>{text}</p>\n<p class=b>{text}</p>".encode(codec)
+    for at in range(3, len(raw) - 3, len(raw) // 23):
+        yield from (raw[:at] + wrong + raw[at:] for wrong in (b"\xff", b"\x80", b"\xb0", b"\xe9"))
+        if raw[at] > 0x7F:
+            yield raw[:at] + raw[at + 1 :]
+
+
+@pytest.mark.parametrize(("text", "codec", "name"), MULTIBYTE)
+def test_one_wrong_byte_does_not_make_an_asian_text_something_else(
+    text: str, codec: str, name: str
+) -> None:
+    assert {guess(body) for body in with_strays(text, codec)} == {name}
+
+
+@pytest.mark.parametrize(("text", "codec", "name"), SINGLE_BYTE)
+def test_one_wrong_byte_makes_no_text_an_asian_one(text: str, codec: str, name: str) -> None:
+    found = {guess(body) for body in with_strays(text, codec)}
+    assert name in found
+    assert not found & {asian for _, _, asian in MULTIBYTE}
+
+
+def test_an_encoding_for_which_much_speaks_is_asked_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, detect = list[bytes](), detector._detect()
+
+    def noted(text: bytes) -> list[tuple[str, float, str]]:
+        asked.append(text)
+        return detect(text)
+
+    monkeypatch.setattr(detector, "_detect", lambda: noted)
+    for text, codec, _ in [*MULTIBYTE, *SINGLE_BYTE]:
+        guess(f"<p>{text}".encode(codec))
+    assert len(asked) == len(MULTIBYTE) + len(SINGLE_BYTE)
 
 
 def test_text_with_few_accents_is_guessed_as_windows_1252() -> None:

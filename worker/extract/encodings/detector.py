@@ -80,6 +80,15 @@ _AGAINST_RARE, _FOR_USUAL = 16.0, 0.5
 _FEW = 6
 """With fewer such bytes, one cannot see whether letters are side by side, nor a Macintosh
 encoding."""
+_UNSURE = 0.3
+"""Below this, what speaks for an encoding is little: perhaps a few bytes are wrong in another."""
+_MULTIBYTE = {
+    "gb18030": "gb18030", "big5": "big5hkscs", "euc-jp": "euc_jp", "shift_jis": "cp932",
+    "euc-kr": "cp949",
+}  # fmt: skip
+"""Python's codecs of encodings in which most characters have two bytes or more."""
+_PER_WRONG = 20
+"""At most one place is wrong for so many bytes beyond ASCII; three more are allowed on the way."""
 _HIGH_RUNS = re.compile(rb"[\x80-\xff]{2,}")
 
 _Detect = Callable[[bytes], list[tuple[str, float, str]]]
@@ -116,17 +125,60 @@ def _of_wrong(body: bytes) -> str:
     if sample.isascii():  # the bytes that matter come late
         at = len(body) - len(body.lstrip(_ASCII_BYTES))
         sample = body[at : at + _SAMPLE_BYTES]
-    high = len(sample) - len(sample.translate(None, _HIGH_BYTES))
+    high = _high(sample)
     wrong = sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}")
     # In any other encoding most high bytes are no UTF-8.
     if wrong * 4 <= high:
         return "utf-8"
-    return _judged(_condensed(sample))
+    return _of_text(_condensed(sample))
 
 
-def _judged(text: bytes) -> str:
-    """Return the most likely encoding, considering how frequent encodings are on the web."""
-    high = len(text) - len(text.translate(None, _HIGH_BYTES))
+def _of_text(text: bytes) -> str:
+    """Return the encoding of a text in which a few bytes may be wrong.
+
+    chardet leaves out each encoding in which one byte is wrong. Then little speaks for the others,
+    and it is asked again without that byte.
+    """
+    found, share = _judged(text)
+    if share >= _UNSURE:
+        return found
+    most = share if found in _MULTIBYTE else 0.0
+    for name, codec in _MULTIBYTE.items():
+        if name != found and (whole := _without_wrong(text, codec)):
+            other, share = _judged(whole)
+            if other == name and share > most:
+                found, most = name, share
+    return found
+
+
+def _without_wrong(text: bytes, codec: str) -> bytes | None:
+    """Return a text without the bytes that are wrong in an encoding; None if there are none, or too
+    many."""
+    parts: list[bytes] = []
+    at = 0
+    while True:
+        try:
+            text[at:].decode(codec)
+        except UnicodeDecodeError as error:
+            parts.append(text[at : at + error.start])
+            at += error.end
+            if (len(parts) - 3) * _PER_WRONG > at:
+                return None
+        else:
+            break
+    whole = b"".join((*parts, text[at:]))
+    return whole if 0 < len(parts) * _PER_WRONG <= _high(whole) else None
+
+
+def _high(text: bytes) -> int:
+    """Return the number of bytes beyond ASCII."""
+    return len(text) - len(text.translate(None, _HIGH_BYTES))
+
+
+def _judged(text: bytes) -> tuple[str, float]:
+    """Return the most likely encoding, considering how frequent encodings are on the web, and how
+    much speaks for it."""
+    high = _high(text)
     together = high >= _FEW and sum(map(len, _HIGH_RUNS.findall(text))) * 2 >= high
     best, most, icelandic = "windows-1252", 0.0, False
     for theirs, share, language in _detect()(text):
@@ -144,7 +196,7 @@ def _judged(text: bytes) -> str:
             best, most = name, share
     # If both read the same, the usual one counts.
     same = best in _LATIN and decode(text, best) == decode(text, "windows-1252")
-    return "windows-1252" if same else best
+    return "windows-1252" if same else best, most
 
 
 def _wide(body: bytes) -> str | None:
