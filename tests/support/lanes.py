@@ -13,9 +13,9 @@ and is ended.
 At the end all processes that tests started have ended, also servers in sessions of their own.
 
 A test may fail only because so much runs at once. If only one or two tests failed, each runs three
-more times with nothing beside it, one of them after the other tests of its file. A test that passes
-then is reported as unstable, and does not fail the run; somebody has to fix it. By night every
-failure counts.
+more times with nothing beside it, one of them after the other tests of its file if these are
+quick. A test that passes then is reported as unstable, and does not fail the run; somebody has to
+fix it. By night every failure counts.
 
 ``--weigh`` writes the seconds of each file to tests/weights.json, by which files are ordered.
 """
@@ -51,6 +51,8 @@ MESSAGE_LINES, LINE_LETTERS = 8, 300
 """The end of a failure's message that is shown at the end of the run."""
 FORGIVEN = 0 if LONG else 2
 """This many tests may fail, if they pass when they run alone."""
+QUICK_SECONDS = 60.0
+"""A file that took longer does not run once more."""
 STUCK_SIGNALS = (SHOW, signal.SIGABRT, signal.SIGKILL)
 """Signals for the process of a stuck test, one after the other: its state goes to its log."""
 STUCK_STEP_SECONDS = 5.0
@@ -311,7 +313,8 @@ class Lanes:
         self._kill_left()
         for test in failed:
             file = test.partition("::")[0]
-            if all(self._passes(test, run, made) for run in (file, test, test)):
+            quick = self.weights[file] <= QUICK_SECONDS
+            if all(self._passes(test, run, made) for run in (file if quick else test, test, test)):
                 of_it = [key for key in self._failures if key[0] == test]
                 self._unstable[test] = "\n".join(self._failures.pop(key) for key in of_it)
 

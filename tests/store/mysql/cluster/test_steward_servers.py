@@ -411,11 +411,24 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
     account = topology.parse(ring.local.url())
     name = next(one for one in where.masters if one.port == server)
     ring.ask(writer, "SET GLOBAL max_connections = 40")
-    taken = []
+    taken, stewards = [], list[Steward]()
 
     def take_all() -> None:
-        while True:
-            taken.append(connect(account, name))
+        """Take the free connections, also the one that is reserved for administrators."""
+        for one in account, where:
+            with pytest.raises(Unavailable, match="Too many connections"):
+                while True:
+                    taken.append(connect(one, name))
+
+    def shut_out() -> bool:
+        """Return whether a new steward gets no connection."""
+        take_all()
+        stewards.append(ring.new_steward())
+        return not is_up(stewards[-1])
+
+    def is_up(steward: Steward) -> bool:
+        [seen] = [one for one in steward.look().servers if one.server == name]
+        return seen.up
 
     def there_is_room() -> bool:
         try:
@@ -425,21 +438,17 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
         return True
 
     try:
-        with pytest.raises(Unavailable, match="Too many connections"):
-            take_all()
-        with contextlib.suppress(Unavailable):  # the one that is reserved for administrators
-            taken.append(connect(where, name))
-        fresh = ring.new_steward()
+        wait_until(shut_out, 20, "a steward gets no connection")
+        fresh = stewards[-1]
         end = monotonic() + 5.0
         while monotonic() < end:
+            take_all()
             fresh.run_once()
             gevent.sleep(0.5)
+        assert not is_up(fresh)
         assert ring.term() == (epoch, writer, partner)
-        [seen] = [one for one in fresh.look().servers if one.server == name]
-        assert not seen.up
-        fresh.close()
     finally:
-        for one in taken:
+        for one in (*stewards, *taken):
             one.close()
         wait_until(there_is_room, 10, "connections are closed")
 
