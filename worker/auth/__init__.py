@@ -1,19 +1,19 @@
 """Authentication: the credentials that a request carries.
 
-Credentials belong to origins (scheme, host and port) and go to no other. They do not go to another
-host that a page links to, nor to the same host without TLS, nor after a redirect elsewhere: for
-every fetched URL the worker decides again which credentials to send.
+Credentials belong to origins (scheme, host and port) and go to no other. The worker decides for
+every fetched URL which credentials to send. So none go along when a link or a redirect leads to
+another origin, such as the same host without TLS.
 
 =============  ====================================================================================
-``base``       the words: kind, grant, a user's own :class:`Login`
-``authenticator``     which proof a page is asked for with
-``account``    one entry in use, and what the answers to its pages have said
-``logins``     making a login, or taking another worker's
-``cookies``    cookies of a login: read, sent, and lost
-``transport``  ``requests`` over the paced requests of a host session
-``errands``    requests to other hosts, sent by whoever holds those
-``kinds``      from an entry to one of ``basic digest bearer form own oauth1 oauth2``
-``state``      secrets, and what logins leave behind, shared by all workers
+``base``       what a kind and a grant are; :class:`Login`, the base of a user's own login
+``authenticator``     which credentials the request for a page carries
+``account``    one entry in use, and what the answers to its pages have shown
+``logins``     makes a login, or takes one that another worker made
+``cookies``    cookies of a login: which are sent, and which an answer deletes
+``transport``  lets ``requests`` send through a host session, at the pace of the host
+``errands``    requests of a login to other hosts, sent by the sessions of those hosts
+``kinds``      makes one of ``basic digest bearer form own oauth1 oauth2`` from an entry
+``state``      secrets, and the results of logins, which all workers share
 =============  ====================================================================================
 """
 
@@ -41,7 +41,7 @@ class Authenticated(Protocol):
         """
 
     def serve(self, visit: Visit) -> int:
-        """Send other logins' requests to the visit's host; return how many."""
+        """Send the requests of other logins to the host of the visit; return their number."""
 
 
 __all__ = ["Authenticated", "Cookie", "Grant", "Judge", "Login", "LoginFailed", "LoginRefused"]

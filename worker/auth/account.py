@@ -1,10 +1,10 @@
 """One entry of ``auth`` in use, and what the answers to its pages have shown so far.
 
-An answer that shows that we are logged out is not the page. One worker logs in again, and the page
-is asked for again at once. If it still asks for a login, that is the page's own failure. Such pages
-must not make a crawler log in all day. After a login that did not help, further ones wait
-(:data:`PATIENCE_SECONDS`, doubling), unless no page is answered any more. The same holds for a site
-that ends each login after a moment.
+An answer that asks for a login is not the page. So one worker logs in again, and asks for the page
+again at once. If the page still asks for a login, the page fails. Such pages must not make a
+crawler log in all day. So after a login that did not help, the next login waits
+(:data:`PATIENCE_SECONDS`, doubling each time). It waits less if many pages in a row ask for a
+login. Logins also wait at a site that ends each login after a moment.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ REFUSED_SECONDS = 3600.0
 PATIENCE_SECONDS = 30.0
 PATIENCE_MOST_SECONDS = 3600.0
 OUTS_IN_A_ROW = 5
-"""This many logged-out pages in a row are believed, even after logins that did not help."""
+"""After this many answers in a row that ask for a login we log in, even if earlier logins did not
+help."""
 REJECTIONS = 3
 """The host is blocked after this many pages in a row whose credentials were refused."""
 SHORT_LIFE_MS = 60_000
 SHORT_LIVES = 10
-"""After this many short-lived logins in a row, the next ones wait like those that did not help."""
+"""After this many short-lived logins in a row, the next login waits as after one that did not
+help."""
 
 
 @dataclass(eq=False)
@@ -61,15 +63,16 @@ class Account:
     unhelpful_logins: int = 0
     """How many logins in a row did not help: the page still asked for one."""
     quiet_until: float = 0.0
-    """Until then a page that asks for a login is not believed."""
+    """Until then a single page that asks for a login leads to no new login."""
     short: int = 0
     """How many logins in a row did not last."""
     earliest_logout: float = 0.0
-    """Until then not even many such pages in a row are believed."""
+    """Until then even many pages in a row that ask for a login lead to no new login."""
     away_since: float | None = None
-    """Since when the vault does not answer; None while it does."""
+    """The time since which the vault does not answer; None while it answers."""
     away_seen: float = 0.0
-    """When it last did not answer. The session that asked may have ended before it was back."""
+    """The time at which the vault last did not answer. The session that asked may have ended before
+    the vault was back."""
 
     def believed(self, now: float) -> bool:
         """Return whether a logged-out page leads to a new login; see the module's docstring."""
@@ -77,8 +80,8 @@ class Account:
         return many or now >= self.quiet_until
 
     def too_short(self, grant: Grant) -> bool:
-        """Return whether each login in a row lasts only for a moment: then the next ones must wait,
-        too.
+        """Return whether too many logins in a row lasted only for a moment: then the next login
+        must wait.
 
         Call it once for each page that finds ``grant`` no longer valid.
         """
@@ -90,7 +93,8 @@ class Account:
     def rejected(self, answer: Fetched) -> Fetched | Failure:
         """Return what a refusal of the credentials means for the page, by its status.
 
-        If they were never accepted, the host is not asked for a while, before it locks the account.
+        If the host never accepted the credentials, it gets no request for a while: it could lock
+        the account.
         """
         if self.accepted or self.logged_out_answers < REJECTIONS:
             return answer
@@ -109,14 +113,14 @@ class Account:
         return self.logged_out(answer, "although a new login was just made")
 
     def logged_out(self, answer: Fetched, how: str) -> Failure:
-        """Return the page's own failure: its answer asks for a login."""
+        """Return the failure of a page whose answer asks for a login."""
         detail = f"auth {self.entry.name}: the page asks for a login, {how}"
         return Failure(FailureKind.LOGGED_OUT, detail, answer.status)
 
     def block(self, reason: str, seconds: float, *, ours: bool = False) -> Failure:
         """Return the reason why a host is not asked now. No request for the page was sent.
 
-        ``ours``: the operator has to repair it.
+        ``ours``: the cause is on our side, so the operator has to repair it.
         """
         self.kind, self.grant = None, None  # the secrets are read again next time
         detail = f"auth {self.entry.name}: {reason}"

@@ -1,9 +1,9 @@
-"""Which credentials a page is asked for with, and what its answer says about them.
+"""Decides which credentials the request for a page carries, and what the answer says about them.
 
-A page of a crawl with ``auth`` is asked for with the credentials of the first entry that names its
-origin. If that takes a login, ``greencrawl.worker.auth.logins`` makes it or takes another worker's.
-``greencrawl.worker.auth.account`` decides when to believe an answer that shows that we are logged
-out.
+In a crawl with ``auth`` the request for a page carries the credentials of the first entry that
+names the origin of the page. If the entry needs a login, ``greencrawl.worker.auth.logins`` makes
+one or takes one that another worker made. ``greencrawl.worker.auth.account`` decides when to
+believe an answer that shows that we are logged out.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ class Authenticator:
     ) -> Fetched | Failure:
         """Ask for a page with the credentials that it needs.
 
-        The result is the page, or the answer of a site that refuses us; never the login page in its
-        place. ``judge`` asks a kind what an answer means. Raises VisitOver and LeaseExpired like
-        :meth:`Visit.get`, and what ``judge`` raises.
+        The result is the page, or the answer of a site that refuses us. A login page is never
+        returned in place of the page. ``judge`` asks a kind what an answer means. Raises VisitOver
+        and LeaseExpired like :meth:`Visit.get`, and what ``judge`` raises.
         """
         account = self._account(visit.context, url)
         if account is not None:
             return self._get(visit, account, url, headers, judge)
         limit = visit.max_body_bytes
         proof = self._by_origin.headers(url)
-        if not proof:  # nothing is sent that an answer could repeat
+        if not proof:  # no credentials are sent, so no answer can repeat them
             return visit.get(url, headers, limit, packs=True)
         sent = {**headers, **proof}
         answer = visit.get(url, sent, limit)
@@ -99,7 +99,7 @@ class Authenticator:
         return answer
 
     def serve(self, visit: Visit) -> int:
-        """Send other logins' requests to the visit's host; return how many."""
+        """Send the requests of other logins to the host of the visit; return their number."""
         return self._logins.parts.errands.serve(visit)
 
     def resume(self) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # so a worker without logins does not load it
     import requests
 
 Verdict = Literal["in", "again", "out"]
-"""The verdict on an answer: we are in; ask again with a new challenge; the grant is no longer
-valid."""
+"""The verdict on an answer: we are logged in; ask again with a new challenge; the grant is no
+longer valid."""
 
 
 class LoginRefused(GreencrawlError):
@@ -36,7 +36,7 @@ class LoginRefused(GreencrawlError):
 
 
 class LoginFailed(GreencrawlError):
-    """Raised when a login failed for now: ``failure`` of the request says why."""
+    """Raised when a login failed but may succeed later; ``failure`` says why the request failed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"{failure.kind} {failure.detail}".rstrip())
@@ -44,9 +44,10 @@ class LoginFailed(GreencrawlError):
 
 
 class Cookie(Struct, frozen=True):
-    """A cookie (RFC 6265) of a login. ``expires`` in seconds since 1970; 0: the site set no date.
+    """A cookie (RFC 6265) of a login. ``expires`` is in seconds since 1970; 0 if the site set no
+    date.
 
-    ``domain`` has no leading dot; without ``host_only`` the cookie also holds for the hosts below.
+    ``domain`` has no leading dot; without ``host_only`` the cookie is also sent to its subdomains.
     """
 
     name: str
@@ -62,12 +63,14 @@ class Cookie(Struct, frozen=True):
 
 
 class Grant(Struct, kw_only=True):
-    """The result of a login, or its refusal. The whole is secret: sealed or mode 0600.
+    """The result of a login, or its refusal. It is secret as a whole, so it is sealed or has mode
+    0600.
 
-    ``account`` is the user name or client id that it was made for: if the secrets name another one,
-    it is void. ``generation`` rises with every login and refresh. ``token`` is a token endpoint's
-    answer. ``refused`` says why the last login was refused, ``refusals`` how often in a row. Then
-    nothing is asked before ``until_ms``, unless the secrets no longer have ``secrets_digest``.
+    ``account`` is the user name or client id of the login: if the secrets name another one, the
+    grant is void. ``generation`` rises with every login and refresh. ``token`` is a token
+    endpoint's answer. ``refused`` says why the last login was refused; ``refusals`` counts the
+    refusals in a row. After a refusal no login is tried before ``until_ms``, unless the digest of
+    the secrets is no longer ``secrets_digest``.
     """
 
     account: str
@@ -116,8 +119,8 @@ class Kind(Protocol):
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
         """Log in, or refresh ``old``; return a grant with cookies, headers, token and expiry.
 
-        The authenticator fills in the rest. ``session`` sends each request as the host's politeness
-        allows. Raises LoginRefused and LoginFailed.
+        The authenticator fills in the rest of the grant. ``session`` sends each request as the
+        host's politeness allows. Raises LoginRefused and LoginFailed.
         """
 
     def prove(
@@ -133,12 +136,12 @@ class Kind(Protocol):
         """Judge an answer to a request with these credentials. ``fetched.url`` is the canonical
         URL.
 
-        A failure is what the status alone does not show, for example that we were too fast.
+        Return a failure for what the status alone does not show, for example that we were too fast.
         """
 
 
 Judge = Callable[[Kind, Fetched, Grant | None], Verdict | Failure]
-"""Calls :meth:`Kind.judge` at a point where the CPU counts for the page."""
+"""Calls :meth:`Kind.judge` where its CPU time is counted for the page."""
 
 
 class Login:
@@ -163,8 +166,8 @@ class Login:
     def logged_out(self, fetched: Fetched) -> bool:
         """Return whether an answer shows that we are logged out.
 
-        By default it does if it is a 401, a redirect to ``login_url``, or a page with a form that
-        asks for a password and is sent there.
+        By default these answers do: a 401, a redirect to ``login_url``, and a page with a form that
+        asks for a password and is sent to ``login_url``.
         """
         from greencrawl.worker.auth.kinds import form_page
 

@@ -31,8 +31,8 @@ MAX_COOKIE = 4096
 6265bis, 5.6)."""
 MAX_COOKIES = 300
 MAX_COOKIES_CHARACTERS = 65_536
-"""All cookies of a login may have this many characters: no request could carry more, and answers
-add to them."""
+"""All cookies of a login together may have this many characters: no request could carry more, and
+later answers may lengthen them."""
 _DIGITS = 15
 """At most this many digits of a Max-Age are read: more would be beyond any clock."""
 
@@ -46,7 +46,7 @@ class _Sent(NamedTuple):
 
     pairs: tuple[tuple[str, str], ...]
     everywhere: str
-    """The whole header if every path is "/"."""
+    """The whole header if every cookie has the path "/"; otherwise ""."""
     until: float
 
 
@@ -168,8 +168,8 @@ class CookieStore:
 class Signs:
     """Signs of a logout that may be wrong: a site also deletes a cookie that shows a message once.
 
-    A URL that shows the same sign again, with a new grant, shows it to everybody: from then on this
-    process ignores the sign there.
+    If a URL shows a sign again right after a new login, it shows the sign to everybody. From then
+    on this process ignores the sign.
     """
 
     def __init__(self, *, clock_ms: Callable[[], int] = epoch_ms) -> None:
@@ -276,8 +276,9 @@ def collected(jar: RequestsCookieJar) -> list[Cookie]:
 def _domains(domain: str) -> tuple[str, ...]:
     """Return the domains that a cookie in Python's jar may mean.
 
-    The jar calls the host ``intranet`` ``intranet.local``, which may be another host's name. So the
-    cookie is kept for both, and the entry's origins decide.
+    The jar adds ``.local`` to a host name without a dot: ``intranet`` becomes ``intranet.local``,
+    which may be the name of another host. So the cookie is kept for both names, and the origins of
+    the entry decide where it is sent.
     """
     name = domain.removeprefix(".").lower()
     plain = name.removesuffix(".local")

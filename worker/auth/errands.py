@@ -7,10 +7,10 @@ session of that host. This worker sends the request, at that host's pace, and le
 sealed. Meanwhile the asking session waits, and does the errands for its *own* host. Otherwise two
 hosts whose logins need each other would wait for ever.
 
-After a loss (the worker that took an errand dies, Redis comes back empty) the asking session only
-loses time: it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that no
-worker took is withdrawn when its session ends; if one took it, the session waits for the answer.
-robots.txt is not checked: a person configured the login.
+If an errand is lost (the worker that took it dies, or Redis comes back empty), the asking session
+only loses time. It gives up after :data:`ASK_SECONDS`, and the login is made again. When the asking
+session ends, it withdraws an errand that no worker took; if a worker took the errand, the session
+waits for the answer. robots.txt is not checked: a person configured the login.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Answer(Struct, frozen=True):
 
 
 _UNREADABLE = b""
-"""It replaces an answer: the request could not be unsealed."""
+"""This stands in place of an answer if the request could not be unsealed."""
 
 
 class Errands:
@@ -115,7 +115,7 @@ class Errands:
             ask = partial(self._frontier.admit, crawl, [question], mode=Mode.FORCE)
             self._within(visit, limit, ask)
             return self._await(visit, host, errand_id)
-        except Unavailable as error:  # the other host's node may be away for long, and ours is not
+        except Unavailable as error:  # the Redis node of the other host may be away for long
             detail = f"the login leads to {host}, which cannot be asked: {error}"
             visit.put_off(PutOff.LOGIN, ASK_AGAIN_SECONDS, detail)
         finally:
@@ -123,10 +123,10 @@ class Errands:
                 self._frontier.errand_drop(host, errand_id)
 
     def serve(self, visit: Visit) -> int:
-        """Send the errands that wait for the visit's host; return how many requests that were.
+        """Send the errands that wait for the host of the visit; return the number of requests.
 
-        Every session that waits for a login calls this, whichever worker makes the login. A failure
-        of the host fails the visit. Raises VisitOver and LeaseExpired like ``Visit.send``.
+        Every session that waits for a login calls this, whichever worker makes the login. If the
+        host fails, the visit fails. Raises VisitOver and LeaseExpired like ``Visit.send``.
         """
         count = 0
         while count < _MOST and self._serve_one(visit):
@@ -154,10 +154,10 @@ class Errands:
                 return last
 
     def _last(self, host: str, errand_id: str, limit: float) -> Fetched | Failure | None:
-        """Return the answer to a request that was already sent, although its session ends;
-        otherwise None.
+        """Return the answer to an errand that a worker took, although our session ends; None if no
+        worker took it.
 
-        A refresh token in this answer is the only one that is still valid.
+        The answer may have a refresh token, and only this one is still valid.
         """
         with suppress(Unavailable):
             while self._clock() < limit:
@@ -224,7 +224,8 @@ class Errands:
         self._frontier.errand_put(host, errand_id, sealed, ASK_SECONDS)
 
     def _within(self, visit: Visit, limit: float, action: Callable[[], T]) -> T:
-        """Call ``action`` until it does not raise Unavailable; after ``limit`` raise that.
+        """Call ``action`` again while it raises Unavailable; after ``limit`` let Unavailable
+        through.
 
         Raises VisitOver.
         """

@@ -4,10 +4,10 @@ One worker makes it, under a lease that all workers share (``greencrawl.worker.a
 and the others wait. Meanwhile they send requests of logins to the hosts that they hold
 (``greencrawl.worker.auth.errands``); otherwise two hosts could wait for each other.
 
-A login that was refused is not tried again before a wait, which doubles from
-:data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
-reason. Their pages wait without a failure, until a host has failed this often in a row that it is
-given up.
+A login that was refused is tried again after a wait, or once the secrets have changed. The wait
+begins with :data:`REFUSED_SECONDS` and doubles with each refusal. Meanwhile the hosts are blocked,
+and the reason is shown. Their pages wait without a failure. If a host fails too often in a row, it
+is given up.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ OUTAGE_SECONDS = 2 * AWAY_REST_SECONDS
 """If the vault fails again after this long, that is a new outage, and sessions wait again."""
 MARGIN = 0.1
 MARGIN_MOST_SECONDS = 60.0
-"""A grant is renewed before it expires: by a tenth of its life, a minute at most."""
+"""A grant is renewed before it expires: earlier by a tenth of its life, but by a minute at most."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
 """An answer to a login's request may have this many bytes."""
 
@@ -118,7 +118,7 @@ class Logins:
         return self._obtain(visit, account)
 
     def _obtain(self, visit: Visit, account: Account) -> Grant | Failure:
-        """Return a valid grant; wait for the session that is making one.
+        """Return a valid grant: wait if another session is making one, otherwise make one.
 
         Raises VisitOver and LeaseExpired.
         """
@@ -229,10 +229,10 @@ class Logins:
         known, account.kind = account.kind, None  # the secrets may have changed
         kind = self.kind(account)
         if isinstance(kind, Failure):
-            return kind  # it is this host's configuration, which others need not know
+            return kind  # a fault of this machine: the vault need not have it
         digest = self._secrets.digest(entry)
         if known is not None and digest == account.digest:
-            kind = account.kind = known  # it keeps what it has learnt of the site
+            kind = account.kind = known  # this kind keeps what it has learnt of the site
         account.digest = digest
         old = self._ask(visit, account, lambda: self.parts.vault.read(account.name))
         generation = max(old.generation if old else 0, account.void) + 1
@@ -258,7 +258,7 @@ class Logins:
             grant.until_ms = grant.made_ms + round(wait * 1000)
         try:
             put = until_available(lambda: claim.put(grant), "frontier", most=AWAY_PATIENCE_SECONDS)
-        except Unavailable:  # used here at once; the vault stores it when its node is back
+        except Unavailable:  # we use the grant; the vault stores it when its node is back
             put = True
         if not put:
             return Failure(FailureKind.LOGIN, "another worker has taken the login over", requests=0)
@@ -284,9 +284,9 @@ def _good(grant: Grant, kind: Kind) -> bool:
 def _failed(entry: Auth, failure: Failure, elsewhere: str) -> Failure:
     """Return the failure of a page whose login failed; ``elsewhere`` is another host's name.
 
-    An answer of the session's own host counts as usual: a 503 is a 503. If another host fails,
-    pages still cannot be asked for, with a failure of its own kind. The same holds if only the
-    login's URL fails, for example with a 500: no page was asked for, and none has a failure.
+    A failure of the session's own host keeps its kind: a 503 stays a 503. If another host fails,
+    the failure gets the kind LOGIN: no page can be fetched. The same holds if only the URL of the
+    login fails, for example with a 500: no page was requested, so no page has caused it.
     """
     where = f" at {elsewhere}" if elsewhere else ""
     detail = f"login of auth {entry.name}{where}: {failure.kind} {failure.detail}".rstrip()

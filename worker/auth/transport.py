@@ -54,13 +54,13 @@ def session_over(
     """Return a session whose requests ``send`` makes; ``headers`` (the crawl's) go with each.
 
     If a redirect leads to another origin, no credentials go along unless ``trusted`` allows the
-    canonical URL. Only ``headers`` of the request's headers are sent, and the cookies that belong
-    there; no cookies after a redirect from TLS to plain http. A redirect with a body (307, 308) is
-    then refused.
+    canonical URL. Without this trust only ``headers`` and the cookies of that URL are sent, and a
+    redirect with a body (307, 308) is refused. After a redirect from TLS to plain http no cookies
+    are sent.
 
-    Its methods raise LoginFailed for no answer, a 429 or a 503, and LoginRefused for what is not
-    allowed. They also raise VisitOver and LeaseExpired of ``send``, and what ``requests`` itself
-    raises: use :func:`refusals` for that.
+    The methods of the session raise LoginFailed if there is no answer, and for a 429 or a 503. They
+    raise LoginRefused for what is not allowed. They also raise VisitOver and LeaseExpired of
+    ``send``, and what ``requests`` itself raises: use :func:`refusals` for that.
     """
     return _Session(_Adapter(send), headers, trusted)
 
@@ -69,9 +69,9 @@ def session_over(
 def refusals(what: str) -> Iterator[None]:
     """Turn any error of ``requests`` in the block into LoginRefused: asking again changes nothing.
 
-    The same holds for an unforeseen error of a library over a site's answer: otherwise each page
-    would log in again and count a failure. ``what`` names the login. The messages of
-    errors are not used: they contain URLs, and URLs may contain secrets.
+    An unforeseen error of a library that reads the site's answer becomes LoginRefused, too:
+    otherwise each page would log in again and count a failure. ``what`` names the login. The
+    messages of errors are not used: they contain URLs, and URLs may contain secrets.
     """
     try:
         yield
@@ -84,7 +84,7 @@ def refusals(what: str) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """Return the file and line where it was raised."""
+    """Return the file and line where an error was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
@@ -192,7 +192,8 @@ def _body(body: Any, url: str) -> bytes:
 
 
 def _received(request: requests.PreparedRequest, answer: Fetched) -> HTTPResponse:
-    """Return what ``requests`` expects of urllib3. It reads cookies from the headers below that."""
+    """Return what ``requests`` expects of urllib3. ``requests`` reads cookies from the headers of
+    its ``original_response``."""
     headers = HTTPHeaderDict({k: v for k, v in answer.headers.items() if k not in _UNDONE})
     if answer.location:
         headers["location"] = answer.location

@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <time.h>
 
-/* The clock is asked once in this many pieces, since that is a system call. A usual page takes some
- * 2,000; a hostile page spends some 5 ms between two looks. */
+/* The clock is read once in this many pieces, because reading it is a system call. A usual page
+ * takes some 2,000 pieces; a hostile page spends some 5 ms between two readings. */
 #define STEP 512
 /* A bounded parse may take this many pieces: some 30 MB, and the texts of its page. */
 #define MOST 300000
@@ -22,7 +22,7 @@ static void *(*given_malloc)(size_t);
 static void *(*given_realloc)(void *, size_t);
 static char *(*given_strdup)(const char *);
 
-#ifdef __GLIBC__ /* reading it needs no function call; musl could not load the module with it */
+#ifdef __GLIBC__ /* reads then need no function call; musl could not load such a module */
 __attribute__((tls_model("initial-exec")))
 #endif
 static __thread struct {
@@ -56,8 +56,8 @@ static char *duplicate(const char *text) {
     return refuse() ? NULL : given_strdup(text);
 }
 
-/* watch(path of lxml.etree): return whether its copy of libxml2 asks here before it allocates, from
- * now on. */
+/* watch(path of lxml.etree): make its copy of libxml2 ask here before each allocation; return
+ * whether this succeeded. */
 static PyObject *watch(PyObject *self, PyObject *path) {
     (void)self;
     const char *name = PyUnicode_AsUTF8(path);

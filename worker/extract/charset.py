@@ -1,4 +1,4 @@
-"""Which encoding a text is in, as browsers decide it; and the text in UTF-8.
+"""Finds the encoding of a text, as browsers do, and converts the text to UTF-8.
 
 The order is that of https://html.spec.whatwg.org/#determining-the-character-encoding: byte order
 mark, HTTP header, then the document's own declaration, depending on its type. If a text declares
@@ -25,7 +25,8 @@ _HEADER = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 def declared(body: bytes, content_type: str | None = None) -> tuple[str | None, int]:
     """Return the encoding that a byte order mark or the header names, None without one.
 
-    It is a standard name, for any type. Also return the length of a mark to skip.
+    The result is a standard name, whatever the type of the document. Also return the length of a
+    mark to skip.
     """
     if body.startswith(_MARKS):
         for mark, name in _BOMS:

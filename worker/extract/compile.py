@@ -1,8 +1,8 @@
 """Compiles the part in C: ``python -m greencrawl.worker.extract.compile``, as ``make setup`` does.
 
-It reads structures of one lxml. ``setup.py`` compiles it while pip builds, for pip's lxml; the
-command compiles it for the lxml that is installed. Without it there is no main text, and all other
-reading is the same, but slower.
+The part in C reads structures of one release of lxml. ``setup.py`` compiles it while pip builds,
+for the lxml that pip has; the command compiles it for the lxml that is installed. Without this part
+there is no main text, and all other reading is the same, but slower.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SECONDS = 120
 def compile(folder: Path, *flags: str, sources: Sequence[Path] = ()) -> str:
     """Compile into ``folder``; return "", or why that failed.
 
-    What other sources made there stays: other checkouts may share the environment. ``flags`` are
-    additional ones of the compiler; ``sources``: a changed copy of them, for trials.
+    Modules made of other sources stay there: other checkouts may share the environment. ``flags``
+    are additional flags of the compiler; ``sources`` is a changed copy of the sources, for trials.
     """
     name = speedups.name_of(BLOCKS, INVISIBLE)
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"

@@ -1,10 +1,11 @@
 """The directives of a page to robots: robots meta elements, X-Robots-Tag, and TDMRep in both
 places.
 
-Names stand between commas, semicolons and blanks, in any case. In a header, a name before a colon,
-such as ``otherbot:``, holds for what follows it. Generic directives and our agent's own hold
-together, and so do those of meta elements and headers: the strictest one counts. TDMRep has its own
-rule: a meta element counts more than the header, and the header more than the site's file
+Commas, semicolons and blanks separate directives; upper and lower case are equal. In a header, a
+name with a colon, such as ``otherbot:``, says for which agent the following directives hold.
+Generic directives and directives for our agent hold together, and so do directives of meta elements
+and headers: the strictest one counts. TDMRep has its own rule: a meta element counts more than the
+header, and the header more than the site's file
 (https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240202/, "Processing priority").
 
 At most :data:`MAX_CHARS` characters of a page's headers are read, and as many of its meta elements.
@@ -67,7 +68,7 @@ def of_headers(
     """Return the directives in an answer's headers for ``agent``, None if there are none.
 
     ``agent`` is a product token in lower case; ``tags`` are the values of X-Robots-Tag, if there
-    are several; ``site`` is what the file of the answer's site says of it.
+    are several; ``site`` has the directives for this answer in a file of its site.
     """
     tag = headers.get("x-robots-tag")
     said = site
@@ -93,8 +94,8 @@ def canonical_of(headers: Mapping[str, str], url: str) -> str:
 
 
 def with_metas(said: Directives | None, metas: Iterable[tuple[str, str]]) -> Directives | None:
-    """Return ``said`` by headers together with what meta elements (name in lower case, content)
-    say.
+    """Return the directives ``said`` by headers, together with those of meta elements (name in
+    lower case, content).
 
     These meta elements have the names ``robots``, our agent's, ``tdm-reservation`` and
     ``tdm-policy``.
@@ -139,7 +140,7 @@ def _told(
 
 
 def _read(text: str, agent: str | None) -> tuple[frozenset[str], tuple[int, ...]]:
-    """Return words, and times in Unix milliseconds: what ``text`` says for us."""
+    """Return the words and times (Unix milliseconds) of ``text`` that hold for us."""
     words: set[str] = set()
     times: list[int] = []
     ours, at = True, 0
@@ -194,7 +195,7 @@ def _moment(date: re.Match[str]) -> int | None:
 def _reserved(
     said: Directives | None, reservation: str | None, policy: str | None
 ) -> Directives | None:
-    """Return ``said`` with TDMRep from a place that counts more; other values change nothing."""
+    """Return ``said`` with TDMRep from a place that counts more; unknown values change nothing."""
     before = said or Directives()
     tdm, where = before.tdm, before.tdm_policy
     parts = {part.strip() for part in (reservation or "")[:MAX_CHARS].split(",")}

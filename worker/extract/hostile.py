@@ -7,7 +7,8 @@ finds a tag without ``>`` in its values. If ``>`` in values hides the tag's end,
 is stopped (``bounds.c``); if nothing was compiled, all values are checked.
 
 libxml2 also does not know that ``style``, ``title`` and similar elements are plain elements within
-SVG and MathML, and end with these. If one is not closed, the rest of the page is its text.
+SVG and MathML, and end with these. If such an element is not closed, libxml2 takes the rest of the
+page for its text.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ def swallows(root: etree._Element) -> bool:
     """Return whether a tree ends in an element of SVG or MathML that has the rest of the page as
     its text.
 
-    libxml2 reads on to the element's end tag, which is missing; browsers read to that of the SVG.
+    libxml2 reads on to the end tag of the element, which is missing; browsers stop at the end tag
+    of the SVG.
     """
     last = root
     with suppress(IndexError):
@@ -148,7 +150,8 @@ def swallows(root: etree._Element) -> bool:
 
 
 def close_raw(body: bytes) -> bytes:
-    """Return the page with an end tag for each such element where its SVG or MathML ends."""
+    """Return the page with end tags for unclosed ``style`` and similar elements where their SVG or
+    MathML ends."""
     pieces: list[bytes] = []
     at = depth = 0
     raw, within = b"", False

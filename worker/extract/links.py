@@ -36,7 +36,7 @@ Otherwise a long base before many short references would make gigabytes of a sma
 
 _LINK_BYTES = 250
 FEW = 8 * 1024 * 1024 // (_LINK_BYTES + MAX_URL)
-"""References that take little memory in any case."""
+"""This many references take little memory in any case."""
 
 _ANCHOR_EVENTS = 100
 _PAGING = frozenset({"next", "prev"})
@@ -187,8 +187,8 @@ def references(
 ) -> References:
     """Return the references of ``elements``, whose tags are ``tags``; other kinds are skipped.
 
-    References within the page ("#top") are left out, unless it has a base and they lead there.
-    ``anchors``: the elements are kept, for their texts.
+    References within the page ("#top") are left out, unless the page has a base: then they lead to
+    the base. ``anchors``: the elements are kept, for their texts.
     """
     texts: list[str] = []
     rels: list[str | None] = []
@@ -218,9 +218,9 @@ def collect(
     gets the URL of each reference and its text. References are resolved against ``base``. Texts of
     links stay empty if their elements are kept.
 
-    The first of several links to one URL stays. It loses a rel that one of the others lacks, so
-    that "nofollow" counts only on all of them. References beyond ``MAX_BYTES`` are not read. Raises
-    :class:`InvalidUrl` if ``base`` is invalid.
+    If several links lead to one URL, the first stays. It loses a rel that another of these links
+    lacks: so "nofollow" counts only if all of them have it. References beyond ``MAX_BYTES`` are not
+    read. Raises :class:`InvalidUrl` if ``base`` is invalid.
     """
     base = canonicalise(base, encoding=encoding)
     links: dict[str, Link] = {}
@@ -259,7 +259,7 @@ def collect(
 
 
 def _urls(texts: list[str], base: str, encoding: str) -> Iterator[str]:
-    """Yield the URLs of references; not all at once, since they may be much longer."""
+    """Yield the URLs of references; make them in portions, since they may be much longer."""
     for i in range(0, len(texts), FEW):
         yield from resolved(texts[i : i + FEW], base, encoding)
 
@@ -286,7 +286,8 @@ def refresh_target(meta: etree._Element) -> str | None:
 
 
 def _anchor(element: etree._Element) -> str:
-    """Return the text of a link, with the alternative texts of images; for an area, its own.
+    """Return the text of a link, with the alternative texts of images; for an ``area``, return its
+    alternative text or title.
 
     The work is bounded, too: unclosed links nest, and each would read all that follows it.
     """
@@ -315,8 +316,9 @@ def _anchor(element: etree._Element) -> str:
 def label_of(element: etree._Element) -> str:
     """Return the text of a link for recognising actions.
 
-    It is its text, that of an image, its title or its aria-label, whichever is a known word; else
-    one of them. :func:`walked` does the same. The work is bounded like that of :func:`_anchor`.
+    The candidates are its text, the text of an image, its title and its aria-label. Return the
+    first that is a known word, else the first that says something. :func:`walked` does the same.
+    The work is bounded like that of :func:`_anchor`.
     """
     if element.tag != "a":
         return ""

@@ -60,15 +60,15 @@ def _unbounded(
     return etree.fromstring(body, parser)
 
 
-# Arguments: the CPU seconds that it may take, 0 for any, and whether its tree has to be small;
-# raises TimeoutError otherwise.
+# The arguments begin with the CPU seconds that the parse may take (0: any number), and whether its
+# tree has to be small. A parse that exceeds these limits raises TimeoutError.
 _read: Callable[[float, bool, bytes, etree.HTMLParser], etree._Element | None] = _unbounded
 
 
 def bound_parses() -> bool:
-    """Let parses be ended in this process, for its life; see ``bounds.c``.
+    """From now on, end parses of this process that take too much; see ``bounds.c``.
 
-    False if nothing was compiled.
+    Return False if nothing was compiled.
     """
     global _read
     if compiled is None or not compiled.watch(etree.__file__):
@@ -138,9 +138,9 @@ def extract(
 def add_links(
     page: Page, found: References | Resolved, said: list[tuple[str, str]] | None = None
 ) -> None:
-    """Make links in ``page`` of what :func:`outline` ``found``.
+    """Put the links that :func:`outline` ``found`` into ``page``.
 
-    ``said`` gets the URL of each and its text.
+    ``said`` gets the URL and the text of each link.
     """
     page.links, page.invalid_links, page.omitted_links = collect(
         found, page.base, page.encoding, said
@@ -269,7 +269,7 @@ def _outline(
 
 
 def _empty(url: str, encoding: str, said: Directives | None) -> Page:
-    """Return a page of which only its headers can be read."""
+    """Return a page without content: only its headers were read."""
     words = () if said is None else said.robots
     index, follow = "noindex" not in words, "nofollow" not in words
     return Page(url=url, base=url, encoding=encoding, index=index, follow=follow, directives=said)

@@ -11,9 +11,9 @@
  * describes other pages. The path of the page's own URL is left out too, and on short pages the
  * words of that URL; otherwise a page that says "X was not found" would be new for every X.
  *
- * The figures of a block are its numbers. They show that two pages with one text are no copies.
- * The numbers of the page's URL are no figures, nor is a number that follows the one before by
- * one, as in a calendar. */
+ * The figures of a block are its numbers. They show that two pages with one text are no copies. A
+ * number of the page's URL is no figure. A number that is one more than the number before it, as in
+ * a calendar, is no figure either. */
 
 #include <string.h>
 

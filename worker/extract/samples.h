@@ -8,7 +8,7 @@
 #define MOST_IMAGES 8
 #define LEAST_SHIFT 3
 #define SAMPLED 4096 /* samples are taken from at most this many bytes of a page */
-#define SAMPLED_END 1024 /* of these, bytes from the end of the text that is looked at, which is twice as long */
+#define SAMPLED_END 1024 /* this many of these are the last of the text that is looked at: 2 * SAMPLED bytes */
 #define SAMPLES_HEAD 3 /* bytes before the tags of a page */
 #define MOST_FIGURES 16
 #define MOST_OWN 16

@@ -52,7 +52,7 @@ struct label {
     size_t begin, end;
 };
 
-#define LONGEST_LABEL 160 /* a longer one says something by itself */
+#define LONGEST_LABEL 160 /* a longer text says something by itself */
 
 /* Return whether samples are still taken. They end after 2 * SAMPLED bytes, without the
  * text of short links that were closed. */
@@ -268,8 +268,8 @@ static xmlAttr *attribute_of(const xmlNode *node, const char *name) {
     return attribute;
 }
 
-/* Return an attribute's value if it is in one piece, as it nearly always is; "" without the
- * attribute; otherwise NULL. */
+/* Return an attribute's value if it is in one piece, as it nearly always is, and NULL if it is in
+ * several. Return "" without the attribute. */
 static const char *content_of(const xmlAttr *attribute) {
     const xmlNode *text = attribute == NULL ? NULL : attribute->children;
     if (text == NULL)

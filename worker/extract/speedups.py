@@ -1,8 +1,8 @@
 """The compiled part in C, if ``greencrawl.worker.extract.compile`` made it.
 
-It is in the environment of the Python that compiled it. It is used only if it fits: the sources,
-the lists it was given, and the releases of lxml and of libxml2, whose structures it reads. Its name
-has a digest of these, so that a module made of others is not even opened.
+It is in the environment of the Python that compiled it. It is used only if it was made of these
+sources and lists, and for these releases of lxml and of libxml2, whose structures it reads. Its
+name has a digest of all these, so that any other module is not even opened.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PREFIX = "greencrawl_speedups_"
 def name_of(blocks: Sequence[str], hidden: Sequence[str]) -> str:
     """Return the name of the module made of the sources, these lists, this lxml and its libxml2.
 
-    A release of lxml comes with different releases of libxml2, so two count: the one for which lxml
-    was compiled, and the one on which it runs.
+    A release of lxml comes with different releases of libxml2, so two releases of libxml2 count:
+    the one for which lxml was compiled, and the one on which it runs.
     """
     made_of = [
         *(source.read_text() for source in SOURCES),

@@ -67,8 +67,8 @@ _NO_BREAK_SPACE = "\xa0".encode()
 
 
 def text_of(root: etree._Element) -> str:
-    """Return the visible text under ``root``, runs of ASCII white space and no-break spaces as one
-    space.
+    """Return the visible text under ``root``; a run of ASCII white space and no-break spaces
+    becomes one space.
 
     Scripts, styles, templates and ``noscript`` are left out; ``noscript`` is read only if the page
     shows nothing else, as in many forums. Text that style sheets hide is read. The tree is not
@@ -95,7 +95,7 @@ def read_text(root: etree._Element, url: str, wanted: bool = True) -> tuple[str,
 
 
 def by_stylesheet(root: etree._Element) -> str:
-    """Return :func:`text_of` if nothing was compiled."""
+    """Return what :func:`text_of` returns if nothing was compiled."""
     return _collapsed(_visible(root)) or _collapsed(_without_scripts(root))
 
 

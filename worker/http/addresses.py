@@ -1,4 +1,4 @@
-"""Which addresses may be connected to.
+"""Decides to which addresses the crawler may connect.
 
 Every answer of DNS is judged before a connection is made. So a page cannot make the crawler connect
 to internal networks (server-side request forgery, DNS rebinding). An address that is not global
@@ -105,8 +105,8 @@ def address_name(address: str) -> str:
     """Return what counts as one machine: an IPv4 address, or the /64 of an IPv6 one.
 
     An IPv6 address that leads to an IPv4 one (mapped, NAT64, 6to4) counts as that one: all IPv4
-    addresses behind a NAT64 are in one /64. ISATAP's do not: the owner of a /64 chooses the last
-    parts of its addresses, and could pretend to have any number of machines.
+    addresses behind a NAT64 are in one /64. Addresses of ISATAP do not: the owner of a /64 chooses
+    the last parts of its addresses, and could pretend to have any number of machines.
     """
     found = ipaddress.ip_address(address)
     if isinstance(found, ipaddress.IPv4Address):
@@ -127,9 +127,9 @@ def _reason(address: Address) -> str | None:
 def forbidden(address: str, allow: Sequence[Network] = ()) -> str | None:
     """Say why ``address`` (an IP literal) may not be connected to, or None if it may.
 
-    Global unicast may; other addresses only inside a network of ``allow``. An IPv6 address that
-    carries an IPv4 one (mapped, NAT64, 6to4, ISATAP) is judged by the latter. Raises ``ValueError``
-    when ``address`` is not an IP address.
+    A global unicast address may; any other address may only inside a network of ``allow``. An IPv6
+    address that carries an IPv4 address (mapped, NAT64, 6to4, ISATAP) is judged by that IPv4
+    address. Raises ``ValueError`` when ``address`` is not an IP address.
     """
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if any(parsed.version == network.version and parsed in network for network in allow):

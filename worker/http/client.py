@@ -1,8 +1,8 @@
 """Downloads: one call is one request on the wire, and one answer or one failure.
 
 Redirects are not followed and nothing is tried again here: politeness must know of every request.
-The host's name is resolved and judged (``greencrawl.worker.http.dns``), and the connection goes
-to that very address, while the Host header, SNI and the certificate's check keep the name.
+The host's name is resolved, and its addresses are judged (``greencrawl.worker.http.dns``). The
+connection goes to a judged address; the Host header, SNI and the certificate's check use the name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from greencrawl.worker.session.shares import Shares, Ticket
 
 MAX_IDLE = 600
 WAITED_SECONDS = 0.01
-"""After a longer wait for a share it is checked again whether the connection is still usable."""
+"""After a longer wait for a share we check again whether the connection is still usable."""
 
 _REQUESTS, _BYTES, _SECONDS = (
     SLOT[name] for name in ("requests", "received_bytes", "response_seconds")
@@ -81,8 +81,9 @@ class Downloader:
     cut off if it brings less than ``least_rate`` bytes a second after ``rate_seconds``. Bodies
     count in ``memory_budget`` while they are received, and may have to wait for each other. At most
     ``max_idle`` connections are kept, each for ``idle_seconds``. ``dns_servers`` are asked for
-    names, or the system's; a ``resolver`` replaces them, in a thread. ``tls`` is the one context of
-    all https connections. One time is not bounded: how long a ready greenlet waits until it runs.
+    names, or the servers of the system if there are none; a ``resolver`` replaces them all, in a
+    thread. ``tls`` is the one context of all https connections. One time is not bounded: how long a
+    ready greenlet waits until it runs.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class Downloader:
         self, origin: Origin, addresses: Sequence[str], until: float, caps: Any, deadline: float
     ) -> tuple[Connection | Failure, Ticket | None]:
         """Return a connection to one of the addresses that ``shares`` allows; raises what
-        that raises."""
+        ``shares`` raises."""
         assert self._shares is not None
         idle = self._connections.take(origin, addresses)
         if idle is not None:
@@ -353,7 +354,7 @@ def _origin(text: str) -> Origin:
 def _render(headers: tuple[tuple[str, str], ...]) -> bytes | Failure:
     """Return header lines; a Failure for what HTTP does not allow.
 
-    Besides the configuration, only a user's hook makes headers, so the failure is the hook's.
+    Apart from the configuration only a user's hook makes headers, so this is a failure of the hook.
     """
     try:
         return header_lines(dict(headers))

@@ -34,9 +34,10 @@ A block of 4 bytes may stand for 128 KiB, so the output of one slice stays withi
 
 
 class Decoded(NamedTuple):
-    """``body`` is at most the limit; ``error`` says what did not decode after it, or is empty.
+    """``body`` is at most the limit; ``error`` says why the rest was not decoded, or is empty.
 
-    ``cpu`` is the CPU time in seconds. ``packed`` is the decoded length if ``body`` is gzip of it.
+    ``cpu`` is the CPU time in seconds. If ``body`` is gzipped, ``packed`` is the length of the
+    content.
     """
 
     body: bytes
@@ -60,7 +61,7 @@ def decode(data: bytes, header: str, cap: int, *, complete: bool = True) -> Deco
 
     ``complete=False`` says that ``data`` was cut off: then a stream without an end is no error, and
     the result is marked as truncated. Between stacked codings at most ``cap`` plus an eighth plus
-    64 KiB are kept, more than any coding adds to what it cannot compress.
+    64 KiB are kept: no coding adds as much to data that it cannot compress.
     """
     if not header:
         return Decoded(data[:cap], not complete or len(data) > cap)

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from greenlet import greenlet
 
 STOOD_SECONDS, EXCUSED_SECONDS = 0.5, 1.0
-"""A timer that is so late shows that the process was frozen, or busy with one thing. Data that the
-peer sent meanwhile may be read for this long; the request does not wait longer for the rest."""
+"""If a timer is late by the first value, the process was frozen or busy. Then data that the peer
+sent meanwhile may be read for the second value; the request waits no longer for the rest."""
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
 READ_BYTES = 64 * 1024
 
-# All connections share it, so it stays in the processor's cache. Memory for each answer, and a copy
-# from it, would cost a page 5 µs.
+# All connections share this buffer, so it stays in the processor's cache. Memory for each answer,
+# and a copy from it, would cost a page 5 µs.
 _received = memoryview(bytearray(READ_BYTES))
 _READ, _WRITE = 1, 2
 _poll = monkey.get_original("select", "poll")
@@ -115,8 +115,7 @@ class Connection:
     def stale(self) -> bool:
         """Return whether the peer has closed, or sent data that nobody asked for. Never blocks.
 
-        An answer to the next request can only come after it, so a socket that is readable while
-        idle is of no use.
+        An answer comes only after its request, so an idle socket that is readable is of no use.
         """
         return bool(self._poller.poll(0))
 
@@ -158,7 +157,7 @@ class Connection:
     def receive(self, until: float, most: int = READ_BYTES) -> memoryview | None:
         """Return at most ``most`` bytes of what has come; an empty view when the peer has closed.
 
-        None when there was nothing, and it waited. The result is valid until this greenlet lets
+        If there was nothing, wait, and return None. The result is valid until this greenlet lets
         another one run, which may receive, too. Raises TimeoutError, or OSError when the connection
         is lost.
         """
@@ -199,7 +198,7 @@ class Connection:
             self.held_up += self._blocked.before_this(before)
 
     def pause(self, seconds: float) -> None:
-        """Let others run, between two reads."""
+        """Let other greenlets run between two reads."""
         before = self._blocked.count
         gevent.sleep(seconds)
         if self._blocked.count != before:
@@ -236,9 +235,9 @@ class Connection:
 class Connections:
     """Keep-alive connections by origin and address, bounded in number and in idle time.
 
-    Over ``max_idle`` the longest idle one is closed. A connection from here was checked just before
-    (:meth:`Connection.stale`). Otherwise a request on a dead one would have to be sent a second
-    time, and politeness would not know of it.
+    If there are more than ``max_idle``, the longest idle one is closed. :meth:`take` checks each
+    connection (:meth:`Connection.stale`): a request on a dead one would have to be sent again, and
+    politeness would not know of it.
     """
 
     def __init__(
@@ -251,8 +250,8 @@ class Connections:
         opened: Callable[[str, float], object] = lambda scheme, seconds: None,
         clock: Clock = monotonic,
     ) -> None:
-        """Build the object; ``opened`` is called with each new connection, and how long its TLS
-        took."""
+        """Build the object; ``opened`` gets the scheme of each new connection, and the seconds that
+        its TLS took."""
         self._opened = opened
         self._max_idle, self._tls = max_idle, tls
         self._idle_seconds = idle_seconds

@@ -1,7 +1,7 @@
 """Large bodies, such as sitemaps, that are later read in slices.
 
-Their content-encoding is undone a piece at a time, and each piece is gzipped at once. So no such
-body is ever decoded in memory.
+Their content-encoding is undone a piece at a time, and each piece is gzipped at once. So memory
+never holds the whole of a decoded body.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from greencrawl.worker.http.codings import (
 SMALL_BYTES = 1024 * 1024
 """A body of at most this size is kept as it is."""
 MAX_CAME_BYTES = 16 * 1024 * 1024
-"""At most this many bytes of an encoded body, or of a gzip file, are received; ten times as much
-decoded."""
+"""At most this many bytes of an encoded body, or of a gzip file, are received; decoded they may be
+ten times as many."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 _SLICE = 64 * 1024
@@ -67,7 +67,7 @@ class _Packer:
 
 
 def packed(data: bytes | bytearray, header: str, cap: int, *, complete: bool = True) -> Decoded:
-    """Return :func:`decode` with ``packed`` set and a gzipped body.
+    """Decode like :func:`decode`, but return the body gzipped, and set ``packed``.
 
     A body with several codings, or an encoded gzip file, is decoded as usual, up to
     :data:`MAX_CAME_BYTES`.

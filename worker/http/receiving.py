@@ -18,15 +18,15 @@ from greencrawl.worker.session.memory_budget import LITTLE_BYTES, MemoryBudget, 
 LEAST_RATE = 1024
 """Bytes of a body that must come each second, on average."""
 RATE_SECONDS = 20.0
-"""Seconds after the end of the head from which this holds."""
+"""The least rate holds from this many seconds after the end of the head."""
 
 _FREE_READS = 2
 """The first reads of an answer, which do not check the clock."""
 _LONG_READ = 8192
 _DEAR_SECONDS_PER_BYTE = 6e-9
-"""CPU seconds a byte beyond which a read is mostly framing."""
+"""A read that takes more CPU seconds for each byte is mostly framing."""
 _SHARE = 0.1
-"""The share of a core for all such reads together."""
+"""Reads that are mostly framing may take this share of a core, all together."""
 _READS_BETWEEN_YIELDS = 4
 _YIELD_SECONDS = 0.0001
 
@@ -83,7 +83,7 @@ class Receiver:
             try:
                 data = connection.receive(limit, most)
             except TimeoutError as error:
-                if error.errno is not None:  # it is the connection's own
+                if error.errno is not None:  # the connection itself timed out
                     raise
                 continue
             if data is None:
@@ -160,7 +160,7 @@ class Receiver:
 
 
 def put_aside(answer: Answer, part: Part) -> Failure:
-    """Return the failure of a request whose memory, or whose place, others waited for."""
+    """Return the failure of a request that ended because others waited for its memory or place."""
     if part.cut:
         detail = "it had sent nothing, and others waited for its place"
         return Failure(FailureKind.TIMEOUT, detail)

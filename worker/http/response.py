@@ -11,12 +11,12 @@ from greencrawl.worker.http.repair import HeadRepair, NotHttp
 MAX_HEAD_BYTES = 64 * 1024
 """Status line and headers have at most this many bytes, interim (1xx) answers included."""
 MAX_LINK_BYTES = 48 * 1024
-"""At most this many of these bytes are in Link fields: the rest of them is received, but left
+"""At most this many of these bytes are in Link fields: further Link fields are received, but left
 out."""
 MAX_LONG_HEAD_BYTES = 256 * 1024
-"""A head has at most this many bytes, with those that are left out: as many as Chromium accepts."""
+"""A head has at most this many bytes, left-out ones included: as many as Chromium accepts."""
 MAX_HEADERS = 200
-"""There are at most this many fields, without Link fields."""
+"""A head has at most this many fields; Link fields do not count."""
 _LINK_FIELD_BYTES = 32
 """Each Link field counts as this many bytes more."""
 MAX_FRAMING_BYTES = 128 * 1024
@@ -29,7 +29,7 @@ _PLAIN_HEAD = re.compile(
     r"HTTP/1\.1 ([2-5][0-9]{2}) [\t\x20-\x7e\x80-\xff]*+\r\n"
     r"(?>(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t\x20-\x7e\x80-\xff]*+\r\n)*)\r\n"
 )
-"""No line that RFC 9112 forbids, and none that the parser reads differently."""
+"""This matches no line that RFC 9112 forbids, and no line that the parser reads differently."""
 
 
 class Answer(HTTPResponseParser):
@@ -45,7 +45,7 @@ class Answer(HTTPResponseParser):
 
     A plain answer (``_take_plain``) is read without the parser. The parser calls back for every
     name and value and copies the body: that would cost a page 15 µs more. If the parser refuses the
-    head, or the size of the first chunk, the answer is read a second time, tidied
+    head, or the size of the first chunk, the answer is tidied, and read a second time
     (``_start_over``).
     """
 
@@ -114,10 +114,10 @@ class Answer(HTTPResponseParser):
             self._parse(bytes(data))
 
     def _take_plain(self, data: bytes | memoryview) -> bool:
-        """Take a plain answer's first bytes; False leaves them, and all else, to the parser.
+        """Take the first bytes of a plain answer; False if the parser has to read the answer.
 
-        It is plain if its whole head is there and short, has no field twice, and gives the length
-        of the body by Content-Length alone.
+        An answer is plain if its whole head is there and short, has no field twice, and gives the
+        length of the body by Content-Length alone.
         """
         begin = bytes(data[:_SHORT_HEAD])
         end = begin.find(_HEAD_END) + len(_HEAD_END)
@@ -195,7 +195,7 @@ class Answer(HTTPResponseParser):
             self._again.feed(repaired)
 
     def _start_over(self) -> None:
-        """Read the answer from its start, tidied."""
+        """Tidy the answer, and read it again from its start."""
         raw, self._raw = bytes(self._raw or b""), None
         if self.body:  # a server that violates the standard does so from its first chunk on
             return

@@ -2,16 +2,16 @@
 
 ``greencrawl.worker.pipeline`` knows the order of the stages, but not what an answer is.
 ``choosing`` decides which kernel fetches and which reads: by the crawl's ``kernels``, or else by
-the kind of task and by the answer. docs/kernels.md explains how to write one.
+the kind of task and by the answer. docs/kernels.md explains how to write a kernel.
 
 =============  ====================================================================
 ``reading``    what a kernel makes of an answer
 ``http``       ordinary pages: HTML, plain text; ``style``: style sheets
 ``json_list``  lists of JSON APIs, the crawl's ``sources``
 ``sitemap``    sitemaps and feeds
-``own``        a user's kernel: loaded, called, and what it returns looked through
-``visit``      what a kernel's ``fetch`` may send; ``judged``: for a user's own
-``choosing``   which of them is for a URL, and for an answer
+``own``        a user's kernel: loads it, calls it, and checks what it returns
+``visit``      what a kernel's ``fetch`` may send; ``judged``: for a user's kernel
+``choosing``   which kernel fetches a URL, and which reads an answer
 =============  ====================================================================
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Kernel(Protocol):
-    """A way to fetch and to read. One instance a process and crawl; the journal has its
+    """A way to fetch and to read. A process has one instance for each crawl; the journal has its
     ``name``."""
 
     name: str
@@ -41,5 +41,6 @@ class Kernel(Protocol):
         return visit.get(task.url, headers)
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """Read the answer to ``task``. No I/O; the crash record names the page meanwhile."""
+        """Read the answer to ``task``. This does no I/O; meanwhile the crash record names the
+        page."""
         ...

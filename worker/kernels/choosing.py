@@ -50,7 +50,8 @@ class Way(Struct, frozen=True, kw_only=True):
         return "" if self.kernel is HTTP else self.kernel.name
 
     def evidence(self, reading: Reading) -> Reading | None:
-        """Return the part of a page that shows traps, None if its body has to."""
+        """Return ``reading`` if it shows whether the page is a trap; None if its body has to show
+        this."""
         return reading if self.html or (self.page and reading.samples) else None
 
     def failure(self, task: Task, reading: Reading, status: int) -> Failure | None:
@@ -159,7 +160,7 @@ def _as_page(context: CrawlContext, task: Task, fetched: Fetched) -> Way:
 
 
 def read_in_quarantine(context: CrawlContext, name: str, task: Task, fetched: Fetched) -> Reading:
-    """Read by the kernel of that name in a process where nothing else waits."""
+    """Let the kernel of that name read an answer, in a process where nothing else waits."""
     if name == HTTP.name:
         return read(context, task, fetched, in_quarantine=True)
     return context.kernels.by_name[name].read(context, task, fetched)

@@ -1,8 +1,8 @@
 """The kernel of ordinary pages: HTML, plain text, and style sheets where requisites are wanted.
 
-Extraction, then the user's hooks, then the link checker. It does no I/O and shares no state, except
-that of the user's own module. So the same function runs in a worker's process and in the process
-that reads a suspect's page alone (``greencrawl.worker.process.quarantine``).
+It extracts, then calls the user's hooks, then the link checker. It does no I/O and shares no state,
+except that of the user's own module. So the same function runs in a worker's process and in the
+process that reads a suspect's page alone (``greencrawl.worker.process.quarantine``).
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ if TYPE_CHECKING:
 BASE_SECONDS = 0.02
 SECONDS_PER_WIRE_BYTE = 1e-6
 SECONDS_PER_BYTE = 0.25e-6
-"""CPU seconds that reading a page is granted: a fixed time, and the lesser of two products. These
-are its bytes as they came, and its bytes decoded, each times its rate. Honest pages take 0.03e-6 a
-byte."""
+"""Reading a page is granted these CPU seconds: a fixed time, and the smaller of two products. One
+product is the received bytes times their rate; the other is the decoded bytes times theirs. Honest
+pages take 0.03e-6 a byte."""
 
 HUB_SECONDS = 0.25
 """A parse may take this many CPU seconds if all other sessions wait for it."""
 QUARANTINE_SECONDS = 2.0
-"""A parse may take this many CPU seconds if none waits, or twice the grant if that is more."""
+"""A parse for which no session waits may take this many CPU seconds, or twice the grant if that is
+more."""
 
 _METERED_BYTES = 32 * 1024
-"""A smaller page cannot exceed its grant, except by attributes, which end its parse."""
+"""A smaller page cannot exceed its grant, except by very many attributes, which end its parse."""
 
 
 def granted(fetched: Fetched) -> float:
@@ -65,7 +66,8 @@ def heard(context: CrawlContext, fetched: Fetched, row: StoredPage) -> StoredPag
 
 
 def said_by(context: CrawlContext, fetched: Fetched) -> Directives | None:
-    """Return the directives of an answer's headers about its use and storage; None: none."""
+    """Return the directives of an answer's headers about its use and storage; None if there are
+    none."""
     said = of_headers(fetched.headers, fetched.robots_tags, context.agent, fetched.site)
     return judged(said, context.options, fetched)
 
@@ -95,7 +97,7 @@ def read(
 def keeps_body(options: CrawlOptions, content_type: str) -> bool:
     """Return whether a crawl keeps the body of an answer that is no page.
 
-    An archive with requisites keeps all bodies, since an image may be met as a link first.
+    A crawl of requisites keeps all bodies, since it may find an image first as a link.
     """
     return options.bodies == "all" or options.requisites == "on" or is_text(content_type)
 

@@ -44,7 +44,7 @@ JSON = JsonList()
 def elsewhere(context: CrawlContext, url: str, target: str) -> str:
     """Say why the answer to ``url`` may not be at ``target``, both canonical; "" if it may.
 
-    A list that has moved would not be read as one.
+    A list that has moved would not be read as a list.
     """
     if context.listing(url) is None or context.listing(target) is not None:
         return ""

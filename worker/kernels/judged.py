@@ -40,7 +40,7 @@ class Mark(Protocol):
 
 
 class Unmarked:
-    """It replaces the record for code that runs in a separate process."""
+    """A mark that records nothing, for code that runs in a separate process."""
 
     def enter(self) -> None:
         """Do nothing: nothing is recorded."""
@@ -53,8 +53,8 @@ class JudgedVisit(TaskVisit):
     """See :class:`TaskVisit`. A request that is not allowed returns a failure, and is not sent.
 
     A request may go only to the session's host, and not to what robots.txt or the crawl's
-    ``exclude`` forbids. Together the answers of a task are bounded in number and, except the last,
-    by the crawl's ``max_body_bytes``; all of them count as in hand.
+    ``exclude`` forbids. The number of answers of a task is bounded. The size of all answers except
+    the last is bounded by the crawl's ``max_body_bytes``. All answers count as in hand.
     """
 
     __slots__ = ("_ended", "_kept", "_sent", "_turn", "mark")
@@ -70,8 +70,8 @@ class JudgedVisit(TaskVisit):
         self._ended = False
 
     def end(self) -> None:
-        """End the visit after the kernel has returned: nothing more is sent, and what it left
-        running fails."""
+        """End the visit after the kernel has returned: nothing more is sent, and code that it left
+        running gets failures."""
         self._ended = True
         self._turn.acquire()
 

@@ -1,4 +1,4 @@
-"""A user's own kernel: found as hooks are, called, and its results checked.
+"""Finds a user's own kernel, as hooks are found; calls it, and checks its results.
 
 Any exception that it raises becomes a failure of the page. So does a value of the wrong type, or
 more than is kept. Its links are judged by the crawl's rules like all others.
@@ -62,7 +62,7 @@ class OwnKernel:
     """A user's kernel. Raises InvalidConfig, which names ``field``, if ``named`` is not
     ``module:Class``.
 
-    ``fetches``: it fetches by itself, instead of one GET.
+    ``fetches``: the kernel fetches by itself; otherwise one GET is sent.
     """
 
     def __init__(self, named: str, field: str = "kernels") -> None:
@@ -181,7 +181,7 @@ def _follow(
     said: _Said,
     reading: Reading,
 ) -> None:
-    """Judge the URLs that were found by the crawl's rules.
+    """Judge by the crawl's rules the URLs that were found.
 
     Further pages are those that the same kernel reads and the rules allow; any other is a link.
     """

@@ -22,17 +22,18 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
     read: then its links are not known. ``omitted`` counts its links beyond those that are followed,
     ``unneeded`` what a style sheet needs beyond what is kept, ``rewritten`` links that the crawl's
     ``normalise`` has changed. ``links_cut``: some links of its header Link were left out.
-    ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``, and so are
-    ``spans``; ``directives`` also says whether the content is to be kept. ``cpu`` is the CPU time
-    of reading in seconds, without the user's functions; 0 if it is next to nothing. ``costly`` says
-    how it exceeded its grant, "" if it did not. ``dense`` says why it was read alone since it came
-    as next to nothing. ``listed`` counts the URLs of a sitemap, and ``unread`` says what was not
-    read of it.
+    ``samples`` and ``canonical`` are those of the page, see ``greencrawl.worker.traps``; ``spans``
+    are those of its main text; ``directives`` also says whether the content is to be kept. ``cpu``
+    is the CPU time of reading in seconds, without the user's functions; 0 if it is next to nothing.
+    ``costly`` says how it exceeded its grant, "" if it did not. ``dense`` says why a page that came
+    as very few bytes was read alone. ``listed`` counts the URLs of a sitemap, and ``unread`` says
+    what was not read of it.
 
     A user's own kernel sets ``title``, ``text``, ``language``, ``canonical``, ``fields`` and
-    ``failure``. Instead of ``links`` and ``items`` it gives URLs in ``found``, a link away and
-    relative to the page's if need be; the list's ``further`` pages, which are no deeper; and
-    ``records``, each a dict that JSON can hold (``greencrawl.worker.kernels.own``).
+    ``failure``. Instead of ``links`` and ``items`` it sets three fields
+    (``greencrawl.worker.kernels.own``). ``found`` has URLs that are a link away, and may be
+    relative to the URL of the page. ``further`` has further pages of a list, which are no deeper.
+    ``records`` has dicts that JSON can hold.
     """
 
     title: str = ""

@@ -91,9 +91,9 @@ def found_in(
 ) -> Sitemap | None:
     """Return the kernel of an answer that lists URLs.
 
-    It accepts an answer to a sitemap task if it is a sitemap, and any page with the root of a
+    An answer to a sitemap task lists URLs if it is a sitemap; any page does if it has the root of a
     sitemap or of a feed. A plain list of URLs is a sitemap if it is a seed and its name says so.
-    ``html``: the answer declares to be HTML; this is believed of pages that are no seeds.
+    ``html``: the answer says that it is HTML; this is believed unless the page is a seed.
     """
     asked = task.kind is not TaskKind.PAGE and task.kind.is_sitemap
     if task.kind is TaskKind.REQUISITE:
@@ -116,7 +116,7 @@ def is_no_sitemap(context: CrawlContext, task: Task, *, html: bool) -> bool:
 def sitemap_steps(
     context: CrawlContext, task: Task, fetched: Fetched, budget: Budget = UNBOUNDED
 ) -> Steps[Reading]:
-    """Read a sitemap. Its URLs are at its own depth, or a link away from a page.
+    """Read a sitemap. Its URLs are at its own depth; if it is a page, they are a link away.
 
     The sitemaps that an index lists are at that depth, too; their tasks note one more index above
     them. After the ``budget`` is used nothing more is read; URLs that were read before count.
@@ -140,8 +140,7 @@ def sitemap_steps(
 def _sitemaps_steps(
     context: CrawlContext, task: Task, depth: int, listed: Listed, reading: Reading
 ) -> Steps[None]:
-    """Add those sitemaps of an index that may be asked for, in turn with the pages of their
-    level."""
+    """Add the sitemaps of an index that may be fetched, in turn with the pages of their level."""
     nested = task.redirects // INDEX_STEP if task.kind.is_sitemap else 0
     if listed.sitemaps and nested >= MAX_NESTED:
         more = f"{len(listed.sitemaps):,} sitemaps in more than {MAX_NESTED} indexes are not read"

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from greencrawl.worker.crawls import CrawlContext
 
 MAX_SHEETS = 3
-"""Style sheets in a row that import one another; the last of these is not read.
+"""If this many style sheets in a row import one another, the last is not read.
 
-Real ones are one or two.
+Real sites have one or two in a row.
 """
 MAX_IMPORTS = 20
-"""At most this many imports of one style sheet are read; its other files are kept, and lead to
-nothing."""
+"""At most this many imports of one style sheet are read; its other files are fetched, but nothing
+that these refer to."""
 
 
 def read_style(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-    """Read a style sheet: the pages that use it need what it needs."""
+    """Read a style sheet: pages that use it also need the files that it needs."""
     within = task.redirects // INDEX_STEP if task.kind == TaskKind.REQUISITE else 0
     if within >= MAX_SHEETS:
         return Reading()

@@ -45,7 +45,7 @@ class TaskVisit:
         return self._visit.max_body_bytes
 
     def allow(self, size: int) -> None:
-        """Allow this many bytes of a body, more than for a page."""
+        """Allow a body of this many bytes, which is more than for a page."""
         self._visit.least_cap = size
 
     def get(self, url: str, headers: Mapping[str, str]) -> Fetched | Failure:

@@ -1,12 +1,12 @@
 """HTTP Basic (RFC 7617), with the credentials in a file that only its owner may read.
 
-The file is TOML, a table an origin::
+The file is TOML, with one table for each origin::
 
     ["https://intranet.example.org"]
     username = "crawler"
     password = "…"
 
-Its other tables are secrets of crawls' entries (``greencrawl.worker.auth.state.secrets``).
+Other tables of the file have the secrets of entries (``greencrawl.worker.auth.state.secrets``).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class Basic:
     """Sends each origin its own user name and password, and nothing to any other.
 
-    ``credentials`` maps an origin (``https://example.org``, with a port unless it is the
-    scheme's) to (user name, password). Raises InvalidConfig for a wrong one; no message and no
-    ``repr`` shows a secret.
+    ``credentials`` maps an origin (``https://example.org``, with a port unless it is the scheme's)
+    to (user name, password). Raises InvalidConfig if an origin or its credentials are invalid; no
+    message and no ``repr`` shows a secret.
     """
 
     def __init__(self, credentials: Mapping[str, tuple[str, str]]) -> None:

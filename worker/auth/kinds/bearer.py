@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 _SENDABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _IN_PLACE = "[token]"
 _TELLING = 8
-"""Least characters of a token that is searched for in answers, unless it is a parameter of a
-URL."""
+"""A token with fewer characters is searched for in answers only as a parameter of a URL."""
 
 
 class BearerKind:
@@ -45,7 +44,7 @@ class BearerKind:
         if entry.query:
             name = quote(entry.query, safe="")
             self._own = f"{name}={quote(token, safe='')}"
-            # With its ampersand as in URLs, HTML and JSON.
+            # The parameter and its ampersand, as URLs, HTML and JSON write it.
             self._parameter = re.compile(
                 rf"([?&]|&amp;|&#38;|\\u0026){re.escape(name)}=[^&#\s\"'<>\\]*(&amp;|&#38;|\\u0026|&)?"
             )
@@ -105,5 +104,5 @@ class BearerKind:
 
 
 def _without(found: re.Match[str]) -> str:
-    """Return what replaces a removed parameter: the sign before it, if another one follows."""
+    """Return what replaces a removed parameter: the sign before it if another parameter follows."""
     return found[1] if found[2] else ""

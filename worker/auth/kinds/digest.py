@@ -57,15 +57,16 @@ class Challenge:
     userhash: bool = False
     stale: bool = False
     named: bool = False
-    """True if the server named the algorithm; only then it is repeated."""
+    """True if the server named the algorithm; only then our answer names it, too."""
     count: int = 0
 
 
 class DigestKind:
-    """Answers an origin's challenges; each process answers those that it met.
+    """Answers the challenges of origins; each process answers the challenges that it has met.
 
-    The first request to an origin carries no answer; from then on its last challenge is answered in
-    advance. Secrets: username, password. Raises LoginRefused for secrets that cannot be sent.
+    The first request to an origin carries no answer; each later request answers the last challenge
+    of the origin in advance. Secrets: username, password. Raises LoginRefused for secrets that
+    cannot be sent.
     """
 
     logs_in = False
@@ -79,7 +80,7 @@ class DigestKind:
         self._origins = Origins(entry.hosts)
         self._challenges: dict[str, Challenge] = {}
         self._under_way: dict[str, tuple[str, int]] = {}
-        """URL → (nonce that was answered, or ""; challenges met for it in a row)."""
+        """URL → (the nonce that was answered, or ""; the number of its challenges in a row)."""
 
     def __repr__(self) -> str:
         return f"DigestKind({self.entry.name})"
@@ -122,8 +123,8 @@ class DigestKind:
         if challenge is None:
             return "out"
         known = self._challenges.get(origin)
-        fresh = rounds > 0  # the refused nonce came with the answer before
-        # Without stale=true the nonce was not the problem: the password for this realm was.
+        fresh = rounds > 0  # the refused nonce was new: the previous answer brought it
+        # Without stale=true the server refuses the password for this realm, not the nonce.
         same = known is not None and known.realm == challenge.realm
         if nonce and fresh and same and not challenge.stale:
             return "out"
@@ -133,7 +134,7 @@ class DigestKind:
             if len(self._challenges) >= _ORIGINS:
                 self._challenges.clear()
             self._challenges[origin] = challenge
-        # otherwise another request has got a newer one meanwhile
+        # otherwise another request has got a newer challenge meanwhile
         self._under_way[fetched.url] = ("", rounds + 1)
         return "again"
 
@@ -216,7 +217,7 @@ def answer(
 
     def digest(*parts: str | bytes) -> str:
         # The content of a header is sent back byte by byte. Names and passwords are UTF-8, even if
-        # the server does not say so: it keeps what a person typed into a terminal.
+        # the server does not say so: servers store them as a person typed them into a terminal.
         return hashed(b":".join(p if isinstance(p, bytes) else p.encode("latin-1") for p in parts))
 
     key = digest(username.encode(), challenge.realm, password.encode())

@@ -1,7 +1,8 @@
 """Logins by a form: the page at ``login_url`` is read, its form filled in and sent.
 
 The name and the password are sent only to an origin that the entry names, or to that of
-``login_url``. This includes redirects that repeat the request. No other form is ever sent.
+``login_url``. This also holds for redirects that repeat the request. No form except the login form
+is ever sent.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class FormKind:
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
         """Read the login page, fill in its form, send it, and check that it worked.
 
-        Raises LoginRefused with what the page says, LoginFailed.
+        Raises LoginRefused with the message of the page, and LoginFailed.
         """
         try:
             with refusals(self.entry.login_url):
@@ -187,7 +188,7 @@ class FormKind:
         same = origin == origin_of(form.action)
         headers = {
             "Content-Type": kind,
-            "Referer": came_from if same else f"{origin}/",  # sites check one of the two
+            "Referer": came_from if same else f"{origin}/",  # sites check Referer or Origin
             "Origin": origin,
         }
         return self._follow(session, "POST", form.action, headers, body)

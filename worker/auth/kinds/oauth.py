@@ -1,8 +1,8 @@
 """Parts that both versions of OAuth share: a person's consent, token endpoints, and safe messages.
 
-Consent takes a browser. A kind's ``authorize`` makes a :class:`ConsentRequest`; the person opens
-its ``url`` and agrees; the URL to which the browser is sent back goes into the kind's ``exchange``,
-which returns a grant. ``greencrawl login`` leads a person through this.
+A person gives consent in a browser. A kind's ``authorize`` makes a :class:`ConsentRequest`; the
+person opens its ``url`` and agrees; the URL to which the browser is sent back goes into the kind's
+``exchange``, which returns a grant. ``greencrawl login`` leads a person through this.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class ConsentRequest(Struct, frozen=True):
     """A request for a person's consent at ``url``. All except ``url`` is secret until the answer
     comes.
 
-    The answer must carry ``state``: OAuth 2.0's state, OAuth 1.0a's request token. ``secret`` is
-    PKCE's verifier (RFC 7636), or the request token's secret. ``redirect_uri`` is where the answer
-    goes.
+    The answer must carry ``state``, which is the request token in OAuth 1.0a. ``secret`` is the
+    verifier of PKCE (RFC 7636), or the secret of the request token. ``redirect_uri`` is where the
+    answer goes.
     """
 
     url: str
@@ -63,7 +63,7 @@ class ConsentRequest(Struct, frozen=True):
 
 
 def consent_answer(answer: str) -> dict[str, str]:
-    """Return the parameters with which the browser came back: of a URL, or of its query alone.
+    """Return the parameters of the URL to which the browser was sent back, or of only its query.
 
     Raises LoginRefused when they say that the person, or the provider, did not agree.
     """
@@ -76,15 +76,15 @@ def consent_answer(answer: str) -> dict[str, str]:
 
 
 def same(given: str, expected: str) -> bool:
-    """Return whether two secrets are equal; the comparison takes as long if they are not."""
+    """Return whether two secrets are equal; the comparison takes the same time if they differ."""
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def endpoint(url: str, hosts: Sequence[str], field: str) -> str:
     """Return the canonical URL of an endpoint that gets secrets.
 
-    Raises LoginRefused if there is none, and for http:// unless ``hosts`` names that origin with
-    http://.
+    Raises LoginRefused if ``url`` is missing or invalid, and for an http:// URL unless ``hosts``
+    names its origin with http://.
     """
     if not url:
         raise LoginRefused(f"{field} is missing in the crawl's options")

@@ -45,7 +45,8 @@ _SKEW_SECONDS = 120
 class OAuth1Kind:
     """An entry of kind ``oauth1``.
 
-    Secrets: client_key, client_secret; token and token_secret unless consent is to bring them.
+    Secrets: client_key and client_secret; also token and token_secret, unless a person's consent
+    brings them.
     """
 
     def __init__(self, entry: OAuth1, secrets: Mapping[str, str]) -> None:
@@ -72,7 +73,7 @@ class OAuth1Kind:
     def authorize(
         self, session: requests.Session, redirect_uri: str = OUT_OF_BAND
     ) -> ConsentRequest:
-        """Get a request token, the first step. ``redirect_uri`` is the callback, or
+        """Get a request token: the first step of the consent. ``redirect_uri`` is the callback, or
         ``OUT_OF_BAND``.
 
         Raises LoginRefused and LoginFailed.
@@ -92,7 +93,7 @@ class OAuth1Kind:
         )
 
     def exchange(self, session: requests.Session, request: ConsentRequest, answer: str) -> Grant:
-        """Get the token, the last step.
+        """Get the token: the last step of the consent.
 
         ``answer`` is the URL to which the browser was sent back, or with ``OUT_OF_BAND`` the code
         that the provider shows. Raises LoginRefused and LoginFailed.
@@ -186,7 +187,7 @@ _PAIR = ("oauth_token", "oauth_token_secret")
 
 
 def _why(response: requests.Response, field: str, secrets: Sequence[str]) -> str:
-    """Say for a person what an answer without a token means."""
+    """Return, for a person, what an answer without a token means."""
     errors = json_object(response).get("errors")
     said = response.text
     if isinstance(errors, list) and errors and isinstance(errors[0], dict):
@@ -203,7 +204,8 @@ def _why(response: requests.Response, field: str, secrets: Sequence[str]) -> str
 
 
 def _skew_seconds(response: requests.Response) -> int:
-    """Return how much the clocks differ, if it is enough to make signatures void; else 0."""
+    """Return how many seconds the clocks differ; 0 if that is too little to make signatures
+    void."""
     try:
         theirs = parsedate_to_datetime(response.headers.get("date", "")).timestamp()
     except (ValueError, OverflowError):
@@ -215,8 +217,8 @@ def _skew_seconds(response: requests.Response) -> int:
 def _signable(url: str) -> str:
     """Return ``url`` with its query in the form that oauthlib accepts; the parameters are the same.
 
-    The signature is over the decoded parameters. Canonical URLs may hold characters there that
-    browsers send as they are, and percent signs that encode nothing.
+    The signature is over the decoded parameters. The query of a canonical URL may hold characters
+    that browsers send as they are, and percent signs that encode nothing.
     """
     place, mark, query = url.partition("?")
     return place + mark + quote(_STRAY.sub("%25", query), safe=_SIGNABLE) if mark else url

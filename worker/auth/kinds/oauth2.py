@@ -43,7 +43,7 @@ _SENT = ("code", "code_verifier", "refresh_token")
 _SPENT = ("invalid_grant", "expired_token", "invalid_request")
 """Errors which say that a code or refresh token is no longer valid.
 
-Twitter uses the last one; it may have another meaning, which the message mentions.
+Twitter uses the last one, which may also mean something else; so our message quotes the answer.
 """
 
 _Errand = Literal["token", "refresh", "code"]
@@ -204,10 +204,11 @@ class OAuth2Kind:
 
 
 class _Flow(OAuth2Session):
-    """requests-oauthlib's flow; a session of ours sends its requests, and they are checked here.
+    """The flow of requests-oauthlib; a session of ours sends its requests, and their answers are
+    checked.
 
-    The library accepts only https URLs, unless an environment variable allows others in the whole
-    process. So it gets an https URL, and the request goes to the real one, which
+    The library accepts only https URLs, unless an environment variable allows other URLs in the
+    whole process. So the library gets an https URL, and the request goes to the real URL, which
     :func:`greencrawl.worker.auth.kinds.oauth.endpoint` has accepted.
     """
 

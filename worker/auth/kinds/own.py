@@ -28,8 +28,8 @@ class OwnKind:
     """A login by the class that the entry names.
 
     Secrets: username, password. Raises LoginRefused when the class cannot be loaded or made. An
-    error in its methods is LoginRefused, too. It names the class, the error's type and the line,
-    but not the message, which may hold a secret.
+    error in a method of the class becomes LoginRefused, too. Its text names the class, the type of
+    the error and the line, but leaves out the message, which may hold a secret.
     """
 
     logs_in = True
@@ -45,7 +45,7 @@ class OwnKind:
         return f"OwnKind({self.entry.name})"
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """Call ``user_login``; raise LoginRefused also when it left nothing to send."""
+        """Call ``user_login``; raise LoginRefused if it left no cookie and no header to send."""
         before = dict(session.headers)
         try:
             self._login.user_login(session, self.account, self._password)
@@ -78,8 +78,7 @@ class OwnKind:
         return url, self._cookie_store.prove(url, headers, grant)
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """Return the answer of ``logged_out``; "out" also if the page deletes a cookie of the
-        login.
+        """Return "out" if ``logged_out`` says so, or if the page deletes a cookie of the login.
 
         Raises LoginRefused when ``logged_out`` raises.
         """
@@ -106,8 +105,8 @@ class OwnKind:
         return login
 
     def _blamed(self, method: str, error: BaseException) -> Exception:
-        """Turn an error of the user's class into LoginRefused; one of ours (such as the session's
-        end) stays."""
+        """Turn an error of the user's class into LoginRefused; return an error of ours (such as the
+        end of the session) as it is."""
         if isinstance(error, GreencrawlError) and not isinstance(error, InvalidUrl | InvalidConfig):
             return error
         module = self.entry.login.partition(":")[0]

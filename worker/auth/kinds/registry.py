@@ -16,7 +16,7 @@ from greencrawl.worker.auth.kinds.digest import DigestKind
 
 
 def make(entry: auth.Auth, secrets: Mapping[str, str], permits: Permits = OWN) -> Kind:
-    """Return the kind that ``entry`` describes; ``secrets`` by the names that it wants.
+    """Return the kind that ``entry`` describes; ``secrets`` has the secrets of the entry by name.
 
     Raises LoginRefused for a secret that is missing, cannot be sent, or may not be sent where the
     entry says; also for a user's class that is not permitted or cannot be loaded.
@@ -60,7 +60,7 @@ def _make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
 
 
 def trusted(entry: auth.Auth) -> Callable[[str], bool]:
-    """Return a test whether credentials may go to a canonical URL during a login.
+    """Return a function that tells whether credentials may go to a canonical URL during a login.
 
     They may go to the entry's hosts, and to the origins of the URLs that it names for logging in.
     """

@@ -1,7 +1,7 @@
-"""Grants in files of one host, one a login: read, replaced and removed by all its processes.
+"""Files with the grants of one machine, one file for each login; all its processes use them.
 
 A file is not used if it is damaged, not ours, was readable by others or belongs to another entry.
-The log says so once, and what to do; the next login replaces it.
+The log says this once, and what to do; the next login replaces the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _VERSION = 1
 
 
 class _Kept(Struct, frozen=True):
-    """The content of a file. ``name`` is the file's own: it shows if a file was moved or copied."""
+    """The content of a file. ``name`` is the name of the file; it shows if the file was moved or
+    copied."""
 
     version: int
     name: str
@@ -83,9 +84,9 @@ class GrantFiles:
         self._write(name, write)
 
     def unmark(self, name: str, generation: int) -> None:
-        """Remove the mark: the frontier has that generation.
+        """Remove the mark of a late grant: the frontier now has this generation.
 
-        If the file is newer, it is still late.
+        If the grant in the file is newer, it is still late, and the mark stays.
         """
 
         def unmark() -> None:
@@ -101,7 +102,8 @@ class GrantFiles:
         self._write(name, lambda: self.path(name).unlink(missing_ok=True))
 
     def tell(self, name: str, event: str, reason: str, advice: str) -> None:
-        """Log a warning once a process for each reason, until a file of that name is written."""
+        """Log a warning once for each reason; log it again after a file of that name was
+        written."""
         if (name, reason) not in self._told:
             self._told.add((name, reason))
             log.warning(event, file=str(self.path(name)), reason=reason, advice=advice)
@@ -119,12 +121,13 @@ class GrantFiles:
 
 
 def encoded(name: str, grant: Grant) -> bytes:
-    """Encode a file, and, sealed, what the frontier gets: JSON with the name of the login."""
+    """Encode a grant and its name as JSON, for a file or, once it is sealed, for the frontier."""
     return msgspec.json.encode(_Kept(_VERSION, name, grant))
 
 
 def decoded(name: str, data: bytes) -> Grant:
-    """Undo :func:`encoded`. Raises InsecureFile, whose message quotes nothing of ``data``."""
+    """Return the grant from the result of :func:`encoded`. Raises InsecureFile, whose message
+    quotes nothing of ``data``."""
     try:
         kept = msgspec.json.decode(data, type=_Kept)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,10 +1,10 @@
 """Late grants: the frontier must still get them, so that no other machine uses the old ones there.
 
 A login may use up the refresh token that the frontier has. While its Redis node is away, the new
-grant is in a file of one machine only, and used there. Another machine would log in with the used
-token once the claim has expired. So one greenlet for each login gives the new grant to the frontier
-as soon as it can. It ends when that is done, or when the frontier has a grant of the same age, or
-with its process. A mark beside the file tells the machine's next process to continue.
+grant is only in a file of one machine, and only that machine uses it. Another machine would log in
+with the used token once the claim has expired. So one greenlet for each login gives the new grant
+to the frontier as soon as it can. The greenlet ends when the frontier has this grant or one as new,
+or with its process. A mark beside the file tells the machine's next process to continue.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The right to log in, and the logins that all machines share: one class with the frontier, one
-without it."""
+"""Claims: the right to log in, and the logins that all machines share; with a frontier and without
+one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 class Claims(Protocol):
     """The part of the frontier that is used here; see ``greencrawl.broker.frontier.Frontier``.
 
-    Methods raise Unavailable when it is away; times are in seconds.
+    Methods raise Unavailable when the frontier is away; times are in seconds.
     """
 
     def login_get(self, name: str) -> tuple[int, bytes] | None:
@@ -18,8 +18,8 @@ class Claims(Protocol):
     def login_claim(self, name: str, token: str, seconds: float) -> int:
         """Claim the login ``name``, or extend the claim; return 0 if another has it.
 
-        Otherwise it returns how many claims there were since the last one that ended in
-        :meth:`login_put` or :meth:`login_drop`, this one included.
+        Otherwise return the number of claims since the last :meth:`login_put` or
+        :meth:`login_drop`, this claim included.
         """
 
     def login_put(
@@ -27,8 +27,8 @@ class Claims(Protocol):
     ) -> bool:
         """Keep the state of a login.
 
-        False, and nothing is kept, if ``token`` does not hold the claim, or if the kept state has
-        the same or a higher generation.
+        Return False, and keep nothing, if ``token`` does not hold the claim, or if the kept state
+        has the same or a higher generation.
         """
 
     def login_drop(self, name: str, token: str) -> None:
@@ -52,7 +52,7 @@ class LocalClaims:
     def login_put(
         self, name: str, token: str, generation: int, sealed: bytes, seconds: float
     ) -> bool:
-        """See :meth:`Claims.login_put`; True if the claim is held, and nothing is kept."""
+        """See :meth:`Claims.login_put`; it keeps nothing, and returns True if the claim is held."""
         return self._held.get(name) == token
 
     def login_drop(self, name: str, token: str) -> None:

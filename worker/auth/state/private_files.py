@@ -21,7 +21,8 @@ from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError
 
 LOCK_SECONDS = 10.0
-"""A lock is held for milliseconds, unless its process was stopped with it."""
+"""The longest wait for a lock. A process holds it for milliseconds, unless the process was
+stopped."""
 _LOOK_SECONDS = 0.01
 
 
@@ -33,7 +34,7 @@ class InsecureFile(GreencrawlError):
 def private_folder(folder: Path) -> None:
     """Make ``folder``, mode 0700, unless it exists. Raises InsecureFile and OSError.
 
-    If it is ours and was open to others, it is closed.
+    If the folder is ours and was open to others, it is closed to them.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:

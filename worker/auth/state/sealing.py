@@ -1,9 +1,9 @@
-"""Sealing: results of logins, and their requests, are in Redis only encrypted.
+"""Sealing: Redis has the results and the requests of logins only in encrypted form.
 
 It uses Fernet (AES-128-CBC with HMAC-SHA256). HKDF-SHA256 (RFC 5869) makes its key from
-``GREENCRAWL_SESSION_KEY``. If that is not set, it makes the key from a random one in the data
-folder, which serves the processes of this machine. Each purpose has its own key: what was sealed
-for one purpose opens for no other.
+``GREENCRAWL_SESSION_KEY``. If that is not set, the key is made from a random key in the data
+folder, which all processes of this machine use. Each purpose has its own key: what was sealed for
+one purpose opens for no other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Sealing:
         return "Sealing()"
 
     def seal(self, data: bytes) -> bytes:
-        """Return ``data`` encrypted and authenticated; another text each time."""
+        """Return ``data`` encrypted and authenticated; the result differs each time."""
         return self._fernet.encrypt(data)
 
     def unseal(self, sealed: bytes) -> bytes:

@@ -53,7 +53,7 @@ _SCRYPT_N = 2**14
 
 
 class EntrySecrets(Mapping[str, str]):
-    """The secrets of one entry by field, those that are set; its ``repr`` names the fields only."""
+    """The secrets of one entry that are set, by field; its ``repr`` names only the fields."""
 
     def __init__(self, name: str, values: Mapping[str, str]) -> None:
         self._name = name
@@ -106,7 +106,7 @@ class Secrets:
         InvalidConfig when the file cannot be read.
         """
         values = dict(self._read(entry.name))
-        values.pop("hosts", None)  # no secret: it is checked each time where they go
+        values.pop("hosts", None)  # no secret: each login checks where the secrets may go
         known = self._digests.get(entry.name)
         if known is None or known[0] != values:
             text = "\0".join(f"{field}\0{values[field]}" for field in sorted(values))
@@ -181,15 +181,15 @@ def _problems(file: Path, name: str, table: Mapping[str, str]) -> list[tuple[str
 
 
 def _check(where: str, value: str) -> None:
-    """Raise InvalidConfig for signs that are in no secret unless a file was read with its line
-    ends."""
+    """Raise InvalidConfig for an empty value, and for characters that no secret has, such as a line
+    break."""
     if not value:
         raise InvalidConfig([(where, "is empty")])
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
         raise InvalidConfig([(where, "holds a control character, perhaps a line break at its end")])
     try:
         value.encode()
-    except UnicodeEncodeError:  # bytes of the environment that are not UTF-8; without the cause
+    except UnicodeEncodeError:  # the environment has other bytes; the cause would show them
         raise InvalidConfig([(where, "is not UTF-8")]) from None
 
 
@@ -207,5 +207,5 @@ def _toml(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidConfig([(str(file), error.strerror or "cannot be read")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # Without its cause: its message may quote a line with a password.
+        # The cause is left out: its message may quote a line with a password.
         raise InvalidConfig([(str(file), "is not valid TOML")]) from None

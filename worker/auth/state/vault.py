@@ -1,16 +1,16 @@
 """The results of logins: kept for all workers, and renewed by one at a time.
 
-The worker that logs in holds a claim, a lease in the frontier with a token: one among all workers
-of all machines. The result, a grant, is a file in ``logins/`` of the data folder, for the processes
-of a machine. If ``GREENCRAWL_SESSION_KEY`` is set, it is also in the frontier, sealed, for all
-machines.
+The worker that logs in holds a claim: a lease in the frontier, with a token. Only one worker of all
+machines has it at a time. The result, a grant, is a file in ``logins/`` of the data folder, for the
+processes of a machine. If ``GREENCRAWL_SESSION_KEY`` is set, it is also in the frontier, sealed,
+for all machines.
 
-Each grant has a higher generation than the one before. A holder may freeze and lose its claim to
-another one meanwhile. Then it overwrites nothing: the frontier takes nothing from a process without
-the claim, and the file takes only what is newer. The newer of the two places counts. Grants that
-the frontier has lost (with its Redis) are restored from a file. If its Redis node was away, the
-frontier gets the login later (``greencrawl.worker.auth.state.late_grants``); the claim is held
-until then.
+Each grant has a higher generation than the one before. A holder may freeze, and another worker may
+take over its claim meanwhile. Then the first holder overwrites nothing: the frontier takes nothing
+from a process without the claim, and the file takes only what is newer. If the frontier and the
+file differ, the newer grant counts. Grants that the frontier has lost (with its Redis) are restored
+from a file. If its Redis node was away, the frontier gets the login later
+(``greencrawl.worker.auth.state.late_grants``); the claim is held until then.
 
 The files are in ``greencrawl.worker.auth.state.grant_files``, the leases in
 ``greencrawl.worker.auth.state.leases``.
@@ -51,10 +51,10 @@ _FORGOTTEN = b""
 class Vault:
     """Grants by ``greencrawl.worker.auth.base.name_of``, as one process sees them.
 
-    Safe for many greenlets. With ``seal`` the frontier has them too, for all machines. A claim
-    lasts ``claim_seconds``, longer than the longest request. Methods raise Unavailable when the
-    frontier is away; calling again is harmless. While the folder cannot be used, the log says so,
-    and without ``seal`` every process logs in by itself.
+    Safe for many greenlets. With ``seal`` the frontier has the grants, too, for all machines. A
+    claim lasts ``claim_seconds``, longer than the longest request. Methods raise Unavailable when
+    the frontier is away; calling again is harmless. While the folder cannot be used, the log says
+    so, and without ``seal`` every process logs in by itself.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Vault:
         """Return the right to log in, or None while another worker has it. Use it with ``with``."""
         if name in self._open:
             return None
-        self._open.add(name)  # at once: so no greenlet here gives back what we are about to hold
+        self._open.add(name)  # first, so that no other greenlet gives our new claim back
         claim = None
         try:
             count = self._frontier.login_claim(name, self._token, self._claim_seconds)
@@ -143,10 +143,10 @@ class Vault:
     def _give_back(self, name: str) -> None:
         try:
             self._frontier.login_drop(name, self._token)
-        except Unavailable as error:  # it expires; until then it is ours
+        except Unavailable as error:  # the claim expires; until then it is ours
             log.warning("login_claim_not_released", login=name, reason=str(error))
         finally:
-            self._open.discard(name)  # not before: otherwise a new claim of ours would be dropped
+            self._open.discard(name)  # only now: otherwise a new claim of ours would be dropped
 
     def _blob(self, name: str, grant: Grant) -> bytes:
         """Return what the frontier gets for a grant."""
@@ -176,7 +176,7 @@ class Vault:
             if not self._frontier.login_claim(name, self._token, self._claim_seconds):
                 return False
             put = self._put(name, kept.generation, self._blob(name, kept))
-            # not after Unavailable: until it is put, no other worker may log in
+            # after Unavailable the claim stays: no other worker may log in before the grant is put
             self._give_back(name)
             return put
         finally:
@@ -200,8 +200,8 @@ class Vault:
 
 
 class Claim:
-    """The right to log in, until a grant is put, the claim is given back (the end of ``with``) or
-    expires."""
+    """The right to log in. It ends when a grant is put, when the claim is given back (at the end of
+    ``with``), or when the claim expires."""
 
     def __init__(self, vault: Vault, name: str, count: int, floor: int) -> None:
         self._vault = vault
@@ -214,7 +214,8 @@ class Claim:
 
     @property
     def count(self) -> int:
-        """Return how many claims there were since one was put or given back, this one included.
+        """Return the number of claims since the last one that was put or given back, this one
+        included.
 
         More than 1 means that earlier holders died.
         """
@@ -227,9 +228,10 @@ class Claim:
     def put(self, grant: Grant) -> bool:
         """Keep ``grant`` for all workers; return False, and change nothing, when the claim is lost.
 
-        Its generation is raised above the one at the time of the claim. After Unavailable the grant
-        is in the file, and the caller need not try again: if hosts share grants, it is put when the
-        frontier is back, and the claim is held until then.
+        The generation of the grant becomes higher than the one at the time of the claim. After
+        Unavailable the grant is in the file, and the caller need not try again: if machines share
+        grants, the vault puts it into the frontier when that is back, and holds the claim until
+        then.
         """
         grant.generation = max(grant.generation, self._floor + 1)
         plain = encoded(self._name, grant)
@@ -244,7 +246,7 @@ class Claim:
                 # expired. A refresh token that came with the grant is the only one that is still
                 # valid.
                 put = self._vault._put(self._name, grant.generation, self._sent[1])
-        except Unavailable:  # we may be stopped before it is back
+        except Unavailable:  # this process may end before the frontier is back
             self._late = grant if self._vault._seal is not None else None
             self._vault._files.save(self._name, grant, late=self._late is not None)
             raise
@@ -267,7 +269,7 @@ class Claim:
         return True
 
     def drop(self) -> None:
-        """Give the claim back, at once or – if a grant is late – after that has been put."""
+        """Give the claim back: now, or, if a grant is late, after the grant has been put."""
         if self._over:
             return
         self._over = True

@@ -1,8 +1,8 @@
 """The encoding of a text that declares none, from its bytes.
 
 This module decides the certain cases. chardet decides between encodings that differ only in which
-letters their bytes are (docs/decisions/0033-undeclared-encodings.md). It is loaded with the first
-such page: it takes 30 MB and a tenth of a second, which few processes need.
+letters their bytes are (docs/decisions/0033-undeclared-encodings.md). chardet is loaded with the
+first such page: it takes 30 MB and a tenth of a second, which few processes need.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ESCAPE_KR = b"\x1b$)C"
 _STRETCH = re.compile(rb"[\x80-\xff][^<>\x00-\x1f]*+")
 _BEFORE = 64
 
-# By chardet's names. An encoding without a name of the Encoding standard is read by no browser:
-# pages in it were read in another one, as nonsense.
+# The keys are chardet's names. No browser reads an encoding that the Encoding standard does not
+# name: browsers read such pages in another encoding, as nonsense.
 _NAMES = {
     "big5hkscs": "big5",
     "cp1250": "windows-1250",
@@ -68,31 +68,32 @@ _LATIN = frozenset(
     ("windows-1250", "windows-1252", "windows-1254", "windows-1257", "windows-1258", "iso-8859-2",
      "iso-8859-4", "iso-8859-13", "iso-8859-16", "macintosh")
 )  # fmt: skip
-# The second byte of a character may be ASCII; then its first one stands alone.
+# In these encodings the second byte of a character may be ASCII; then the first byte stands alone.
 _HALF_ASCII = frozenset(("big5", "gb18030", "johab", "shift_jis"))
 _RARE = frozenset(
     ("ibm855", "ibm866", "iso-8859-4", "iso-8859-5", "iso-8859-6", "iso-8859-8", "iso-8859-13",
      "iso-8859-16", "johab", "windows-1258")
 )  # fmt: skip
-# A letter beyond ASCII counts less for a rare encoding, and more for the usual one, if it is the
-# only one; ten such letters share that.
+# The fewer letters beyond ASCII a text has, the more a rare encoding loses, and the more the usual
+# one gains.
 _AGAINST_RARE, _FOR_USUAL = 16.0, 0.5
 _FEW = 6
-"""With fewer such bytes, one cannot see whether letters are side by side, nor a Macintosh
-encoding."""
+"""With fewer bytes beyond ASCII, one cannot see whether letters are side by side, or whether a
+Macintosh encoding was used."""
 _UNSURE = 0.3
-"""Below this, what speaks for an encoding is little: perhaps a few bytes are wrong in another."""
+"""With a lower share, perhaps the text has another encoding, in which a few bytes are wrong."""
 _MULTIBYTE = {
     "gb18030": "gb18030", "big5": "big5hkscs", "euc-jp": "euc_jp", "shift_jis": "cp932",
     "euc-kr": "cp949",
 }  # fmt: skip
 """Python's codecs of encodings in which most characters have two bytes or more."""
 _PER_WRONG = 20
-"""At most one place is wrong for so many bytes beyond ASCII; three more are allowed on the way."""
+"""A text has at most one wrong place for this many bytes beyond ASCII. While the text is read, three
+more are allowed."""
 _HIGH_RUNS = re.compile(rb"[\x80-\xff]{2,}")
 
 _Detect = Callable[[bytes], list[tuple[str, float, str]]]
-"""Returns encodings by chardet's names, how much speaks for each, and the language; the best
+"""Returns (chardet's name of an encoding, its score, the language); the best encoding comes
 first."""
 
 
@@ -184,7 +185,7 @@ def _judged(text: bytes) -> tuple[str, float]:
     for theirs, share, language in _detect()(text):
         name = _NAMES.get(theirs, "windows-1252")
         if not (together or name in _LATIN or name in _HALF_ASCII):
-            continue  # only in Latin texts most such letters stand alone
+            continue  # most letters beyond ASCII stand alone in Latin texts only
         if name == "windows-1252":
             share *= 1 + _FOR_USUAL / high
             icelandic = language == "is"

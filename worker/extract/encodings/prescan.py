@@ -68,7 +68,7 @@ def prescan(head: bytes) -> str | None:
     at = head.find(b"charset", 0, _EARLY_BYTES)
     end = head.find(b">", at, _EARLY_BYTES) if at > 0 else -1
     if end > 0 and (name := _early(head[: end + 1])) is not None:
-        return name  # the first declaration counts, so that nothing after it does
+        return name  # the first declaration counts, and no later one
     return _metas(head) or xml(head)
 
 
@@ -123,8 +123,8 @@ def late(body: bytes) -> str | None:
 
 
 def _meta(head: bytes, at: int) -> tuple[str | None, int]:
-    """Return the encoding that the attributes from ``at`` on declare, and where they end; -1 if
-    not."""
+    """Return the encoding that the attributes from ``at`` on declare, and where the tag ends; -1 if
+    the tag has no end."""
     seen: set[bytes] = set()
     pragma, needs_pragma = False, None
     name: str | None = None
@@ -164,7 +164,7 @@ def _of_content(value: bytes) -> str | None:
 def _usable(label: bytes) -> str | None:
     """Return the encoding of a label that was read as ASCII; None if there is none."""
     name = standard_name(label.decode("latin-1").strip("\t\n\f\r "))
-    # if it were true, it could not have been read as ASCII
+    # UTF-16 cannot be true: we could not have read the label as ASCII
     if name is not None and name.startswith("utf-16"):
         return "utf-8"
     return "windows-1252" if name == "x-user-defined" else name

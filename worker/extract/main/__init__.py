@@ -7,8 +7,8 @@ block has some 250 features (``features.c``), from which boosted trees make a pr
 carries are read in the same way (``embedded.py``). ``MODEL.md`` says what was learnt, from which
 pages and by which command.
 
-All of it is in C. A prototype in Python took 76 ms a page, longer than the slowest of other
-libraries, and the code would exist twice. So there is no main text if nothing was compiled.
+All of this is in C. A prototype in Python took 76 ms for a page, longer than the slowest other
+library, and we would have the code twice. So there is no main text if nothing was compiled.
 """
 
 from greencrawl.worker.extract.main.text import (

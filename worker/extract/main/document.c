@@ -37,7 +37,7 @@ struct stand {
     unsigned deep; /* the number of lists that it is in */
 };
 
-#define LONGEST_CELL 300 /* characters of a cell of data, on average, at most */
+#define LONGEST_CELL 300 /* cells of data have at most this many characters, on average */
 
 int holds_data(const struct blocks *page, uint32_t table) {
     const struct element *own = &page->elements[table];

@@ -1,10 +1,10 @@
 """Text that a page carries as data and does not show: scripts would fill in its content.
 
-Its JSON-LD and its state, as frameworks write it (``__NEXT_DATA__``, ``application/json``,
-``window.__STATE__ = …``, attributes such as ``data-page``), become a tree of their own. An object
-is an element whose class is its key; a text is a paragraph, or the elements of its own markup.
-Blocks of that tree are judged like those of a page. Code, such as the states of Nuxt 2, is not
-read.
+The JSON-LD of a page and its state, as frameworks write it (``__NEXT_DATA__``,
+``application/json``, ``window.__STATE__ = …``, attributes such as ``data-page``), become a tree of
+their own. An object becomes an element whose class is the key of the object; a text becomes a
+paragraph, or the elements of its own markup. Blocks of that tree are judged like those of a page.
+Code, such as the states of Nuxt 2, is not read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from greencrawl.worker.extract.main.names import fold
 from greencrawl.worker.extract.text import html_parser
 
 MOST_DATA = 2 * 1024 * 1024
-"""At most this many characters of a page's scripts are read, and of the tree's source."""
+"""At most this many characters of a page's scripts are read; the source of the tree has at most as
+many."""
 MOST_VALUES = 20_000
 """At most this many texts, objects and lists of a page are read."""
 _BETWEEN_LOOKS = 16
@@ -73,7 +74,8 @@ _ELEMENTS = {
 }  # fmt: skip
 """Elements for the types of nodes that rich text editors write."""
 _LONG_TEXT = 200
-"""An object with a text of this length is an article; another one with a URL is a link to it."""
+"""An object with a text of this length is an article; an object with a URL and no such text is a
+link to an article."""
 _PLACES = ("url", "href", "link", "path", "slug", "permalink", "uri", "canonicalUrl")
 
 
@@ -134,7 +136,7 @@ def _values(root: etree._Element) -> Iterator[tuple[str, Any]]:
 
 
 def _assigned(script: str) -> Iterator[tuple[str, Any]]:
-    """Yield what a script assigns to names of the window, if it is JSON."""
+    """Yield each name of the window to which a script assigns JSON, and the value."""
     at = 0
     for _ in range(_MOST_ASSIGNED):
         found = _ASSIGNED.search(script, at)
@@ -179,7 +181,7 @@ class _Source:
             self._add_object(value, key, depth)
 
     def look_at_clock(self) -> None:
-        """Raise TimeoutError if it is late."""
+        """Raise TimeoutError if the time is over."""
         if self._until and thread_time() > self._until:
             raise TimeoutError("embedded data took too long")
 

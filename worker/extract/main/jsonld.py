@@ -30,7 +30,8 @@ def blocks(root: etree._Element) -> Iterator[Any]:
 
 
 def outer(values: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return objects that are not nested: the values themselves, and those of a list one by one."""
+    """Return the objects that are not nested: the values themselves, and the objects of a list one
+    by one."""
     each = [one for value in values for one in (value if isinstance(value, list) else [value])]
     return [one for one in each if isinstance(one, dict)]
 

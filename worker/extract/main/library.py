@@ -1,6 +1,7 @@
 """A page for programs and hooks: what a worker reads, and what is read of its tree on demand.
 
-``greencrawl.extract`` makes one from bytes; a hook gets one whose tree exists while the hook runs.
+``greencrawl.extract`` makes such a page from bytes; a hook gets a page whose tree exists while the
+hook runs.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class Extracted(Page, dict=True):
     """A page, and what is read of its tree on demand.
 
     ``text`` is all of its visible text. If ``greencrawl.extract`` made the page, ``title`` is the
-    one shown in it, without its site's name; if a hook gets it, it is the ``title`` element.
+    title shown in it, without the name of its site; if a hook gets the page, ``title`` is the text
+    of the ``title`` element.
     """
 
     def css(self, query: str) -> SelectorList[Selector]:
@@ -116,7 +118,7 @@ class Extracted(Page, dict=True):
     def comments(self) -> str:
         """Return readers' comments, apart from the main text, with empty lines between them.
 
-        It is "" if markup and JSON-LD name none, and for forums, whose posts are main text.
+        Return "" if markup and JSON-LD name no comments, and for forums, whose posts are main text.
         """
         return self._tree.comments
 
@@ -147,8 +149,8 @@ class Extracted(Page, dict=True):
 
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
-        """Return the objects of its JSON-LD in order: those of a list one by one, ``@graph`` as it
-        is.
+        """Return the objects of the page's JSON-LD in order: the objects of a list one by one,
+        ``@graph`` as it is.
 
         A million characters of a page are read; invalid JSON is skipped.
         """
@@ -196,8 +198,8 @@ def extract(body: bytes, url: str, content_type: str | None = None) -> Extracted
 def picture_of(page: Extracted) -> str:
     """Return the page in its own layout with the scores of its blocks, as an HTML file.
 
-    The file fetches nothing. If the main text is from embedded data, the data are shown. Nothing
-    else can be read of the page's tree afterwards.
+    The file fetches nothing. If the main text is from embedded data, the data are shown. The tree
+    of the page is then closed, so nothing else can be read of it.
     """
     from greencrawl.worker.extract.main.picture import picture
 
@@ -213,7 +215,7 @@ def picture_of(page: Extracted) -> str:
 def readable(page: Page, root: etree._Element | None) -> Iterator[Extracted]:
     """Give ``page`` the tree that it was read from, for as long as the context lasts.
 
-    A worker reads page after page in the same memory: a tree that is kept would hold it.
+    A worker reads page after page in the same memory: a kept tree would hold this memory.
     """
     extracted = _with_tree(page, root)
     try:

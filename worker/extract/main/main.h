@@ -34,7 +34,7 @@ enum {
     IN_COMMENT = 1 << 19
 };
 #define ABOVES 20
-#define HOLDS_COMMENTS (1u << 20) /* readers' comments are in it; only for the element itself, and no feature */
+#define HOLDS_COMMENTS (1u << 20) /* it holds readers' comments; not passed on to elements in it, and no feature */
 
 /* An element that begins and ends blocks. */
 struct element {
@@ -52,8 +52,8 @@ struct element {
     uint8_t tag, heading; /* heading: the level of the heading that it is in, or 0 */
 };
 
-/* A text between two elements that end text. Lengths count characters without white space. Characters of
- * scripts that write a word in one to three of them count two or three times. */
+/* A text between two elements that end text. Lengths count characters without white space. If a script
+ * writes a word in one to three characters, each of them counts two or three times. */
 struct block {
     size_t begin, end;
     uint64_t hash;

@@ -117,14 +117,15 @@ def _plain(text: str | bytes) -> str:
 
 
 Text = tuple[etree._Element, bool, str, "etree._Element | None"]
-"""An element, whether the text follows it (or else begins it), the text, and the element that owns
-its blocks."""
+"""(an element; True if the text follows it, False if the text begins it; the text; the element that
+owns the blocks of the text)"""
 
 
 def _texts(
     root: etree._Element, owners: dict[etree._Element, list[tuple[Judged, int]]], *, noscript: bool
 ) -> Iterator[Text]:
-    """Yield all texts that are read, in order; ``noscript``: also those in it."""
+    """Yield all texts that are read, in order; with ``noscript`` also the texts in ``noscript``
+    elements."""
     stack: list[etree._Element] = []
     passed: etree._Element | None = None
     for event, one in etree.iterwalk(root, events=("start", "end")):
@@ -148,7 +149,7 @@ def _texts(
 def _paint(texts: Sequence[Text], owners: dict[etree._Element, list[tuple[Judged, int]]]) -> None:
     """Colour each text like its block.
 
-    Blocks of one element follow each other; their lengths tell where one ends.
+    Blocks of one element follow each other; their lengths tell where a block ends.
     """
     at: dict[etree._Element, tuple[int, int]] = {}
     for one, behind, text, owner in texts:

@@ -51,8 +51,8 @@ def read(body: bytes, content_type: str | None) -> Plain:
 def _title(main: str) -> str:
     """Return the first line if it is a heading, else "".
 
-    It is one by a mark of Markdown, or if it is short, separated from what follows, and neither a
-    sentence nor code.
+    A line with a mark of Markdown is a heading. So is a short line that is separated from what
+    follows, and is neither a sentence nor code.
     """
     first, _, rest = main.partition("\n")
     second = rest.partition("\n")[0].strip()

@@ -192,7 +192,7 @@ static int is_product(const char *type) {
     return strcmp(type, "product") == 0 || strcmp(type, "product.item") == 0 || strcmp(type, "og:product") == 0;
 }
 
-#define MOST_OFFERS 19 /* variants of one product, and a few other products */
+#define MOST_OFFERS 19 /* for the variants of one product, and a few other products */
 
 void note_end(struct blocks *page) {
     if (page->kind & SAYS_PRODUCT && page->offers && page->offers <= MOST_OFFERS)

@@ -2,7 +2,7 @@
 
 #include "main.h"
 
-#define NEEDLE 32             /* a piece is searched by its first bytes */
+#define NEEDLE 32             /* this many first bytes of a piece are sought */
 #define MOST_IN_VAIN (4 << 20) /* bytes searched without success; after that the search ends */
 
 struct bytes {

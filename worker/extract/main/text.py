@@ -1,4 +1,4 @@
-"""Main text of a tree, and the reasons for it."""
+"""The main text of a tree, and why a block is part of it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LEAST_SECONDS = 1e-6
 _TIMES_SHOWN = 2
 """Main text from data must be at least this many times as long as all that the page shows."""
 _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-"""Characters of Han, kana and Hangul, which count three: they are words, or half words."""
+"""Characters of Han, kana and Hangul. Each counts as three, because it is a word or half a word."""
 
 
 _MAIN_TEXT, _COMMENT_TEXT = 1, 2
-"""As ``enum choice`` in ``main.h``."""
+"""The same values as in ``enum choice`` of ``main.h``."""
 
 
 class Judged(NamedTuple):
@@ -44,10 +44,10 @@ class Judged(NamedTuple):
 
     ``tag``: the tag of its element. ``length``: characters that are not white space. ``first``: the
     index of the first block with the same text. ``score``: how likely it is main text, from 0 to 1.
-    ``chosen``: it counts as main text; ``comment``: as a reader's comment. ``element``: the index
-    of its element in the tree. ``reason``: what the score is based on, as far as words can say.
-    ``embedded``: the block is from data of the page, in scripts and attributes with these names;
-    then ``element`` is one of the data's tree.
+    ``chosen``: the block counts as main text; ``comment``: it counts as a reader's comment.
+    ``element``: the index of its element in the tree. ``reason``: what the score is based on, as
+    far as words can say. ``embedded``: the block is from data of the page, in scripts and
+    attributes with these names; then ``element`` is an index in the tree of the data.
     """
 
     text: str

@@ -21,13 +21,14 @@ def choose(title: str, said: Sequence[str], site: str, headings: Sequence[str]) 
     ``site`` is the name of its site, "" if unknown; ``headings`` has its headings of the first
     level, in order.
 
-    A heading that the titles repeat as a whole is best, above all one that begins the ``title``.
-    Next is a heading that shares most of its words with them, then a title without the site's name.
+    The best choice is a heading that the titles repeat as a whole, above all a heading that begins
+    the ``title``. The next choice is a heading that shares most of its words with the titles. The
+    last choice is a title without the name of the site.
     """
     parts = [fold(part) for part in parts_of(title)]
     sites = {fold(site)}
     if len(parts) > 1 and parts[0] not in sites:
-        sites.add(parts[-1])  # such a heading may be the logo's
+        sites.add(parts[-1])  # a heading with this name may be the logo
     known = [fold(value) for value in (*said, title) if value]
     folded = [
         (fold(heading), heading.rstrip(_PERMALINK))

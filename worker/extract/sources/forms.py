@@ -31,10 +31,11 @@ _ELSEWHERE = etree.XPath(f"(//*[@form])[position() <= {MOST_ELSEWHERE + 1}]")
 def submissions(root: etree._Element, base: str, encoding: str) -> Iterator[str]:
     """Yield the URLs of a tree's forms that have no field for a person: one for each button.
 
-    They send hidden fields, the button's value, and the default choices of lists.
+    The URLs carry hidden fields, the button's value, and the default choices of lists.
 
-    The parser closes forms early in tables and the like. A control outside of all forms may belong
-    to the last one that began before it: if a person fills it in, that form is not sent.
+    The parser closes forms early in tables and the like. So a control outside of all forms may
+    belong to the last form that began before it: if a person fills in the control, that form is not
+    sent.
     """
     elsewhere: dict[str, list[etree._Element]] = {}
     named = cast("list[etree._Element]", _ELSEWHERE(root))
@@ -132,7 +133,8 @@ def _submits(control: etree._Element) -> bool:
 
 
 def _field(control: etree._Element) -> tuple[str, str] | None:
-    """Return the name and the value that a control sends with every button; None for none."""
+    """Return the name and the value that a control sends with every button; None if it sends
+    nothing."""
     name = control.get("name", "")
     if not name or _is_disabled(control):
         return None

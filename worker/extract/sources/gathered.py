@@ -16,10 +16,11 @@ MOST_CHARACTERS = 4 * 1024 * 1024
 """Their URLs have at most this many characters: otherwise a long base would make 160 MB of a small
 page."""
 MOST_ELEMENTS = 50_000
-"""One reader reads at most this many elements of a page: 0.1 s of CPU if none of them has a URL."""
+"""One reader reads at most this many elements of a page: this takes 0.1 s of CPU if none of them
+has a URL."""
 MOST_STYLE_CHARACTERS = 1024 * 1024
-"""All ``style`` elements and attributes of a page have at most this many characters: 0.1 s of CPU
-at worst."""
+"""At most this many characters of all ``style`` elements and attributes of a page are read: this
+takes 0.1 s of CPU at worst."""
 _BATCH = 500
 
 
@@ -34,8 +35,8 @@ class Gathered:
     shown.
 
     Each is canonical, and comes once. ``encoding`` is the encoding of the page; queries are sent in
-    it. ``said`` are links whose texts are wanted, and the texts; ``forms`` are the links of forms.
-    ``style_characters`` is how much may still be read of styles.
+    it. ``said`` has links whose texts are wanted, each with its text; ``forms`` has the links of
+    forms. ``style_characters`` is how much may still be read of styles.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -51,8 +52,9 @@ class Gathered:
     def add_links(self, references: Iterable[tuple[str, str]], base: str) -> list[str]:
         """Add references, resolved against ``base``, each with its rel.
 
-        The first of several to one URL stays; it loses a rel that another one lacks. Returns their
-        URLs, "" for an invalid one; those beyond a limit, and those within the page, are left out.
+        If several references have one URL, the first stays; it loses a rel that another one lacks.
+        Return the URLs of the references, "" for an invalid one; leave out references beyond a
+        limit, and references within the page.
         """
         found = [one for one in references if one[0] and one[0][0] != "#"]
         urls = list(self._urls((text for text, _ in found), base))

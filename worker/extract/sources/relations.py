@@ -25,7 +25,7 @@ _REQUISITES = frozenset(
 
 
 def source_of(relation: Relation) -> str:
-    """Return the source of links that it belongs to, "" if to none."""
+    """Return the source of links that ``relation`` belongs to, "" if there is none."""
     words = relation.rel.lower().split()
     if "next" in words or "prev" in words:
         return "paging"
@@ -38,5 +38,6 @@ def source_of(relation: Relation) -> str:
 
 
 def is_requisite(relation: Relation) -> bool:
-    """Return whether a page needs it to be shown, or a browser loads it with the page."""
+    """Return whether a page needs this file to be shown, or a browser loads the file with the
+    page."""
     return not _REQUISITES.isdisjoint(relation.rel.lower().split())

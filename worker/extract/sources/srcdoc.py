@@ -13,8 +13,8 @@ MOST_DOCUMENTS = 50
 MOST_BYTES = 128 * 1024
 """All such documents of a page have at most this many bytes; they may take 0.1 s of CPU at worst.
 
-The rest is not read, nor is a document with a tag of thousands of attributes, nor one nested in
-another.
+Further documents are not read. The same holds for a document with a tag of thousands of attributes,
+and for a document within another one.
 """
 
 _parser = html_parser()

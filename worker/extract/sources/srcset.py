@@ -11,7 +11,8 @@ _DESCRIPTORS = re.compile(r"(?>(?:[^,(]++|\([^)]*+\)?)*)")
 
 
 def candidates(srcset: str) -> Iterator[str]:
-    """Yield the references of a srcset, in order. One that ends with a comma has no descriptor."""
+    """Yield the references of a srcset, in order. A reference that ends with a comma has no
+    descriptor."""
     position = 0
     while (found := _REFERENCE.match(srcset, position)) is not None:
         position = found.end()

@@ -27,9 +27,9 @@ class Settings:
     """How trees are made.
 
     ``snippet_weight``: the weight of a page whose text is known by snippets; a page whose text is
-    marked as a whole has 1. A block counts its length to the power of ``length_power``, or
-    ``snippet_power``; a page counts their sum to the power of ``page_power``. ``recall``: see
-    ``packed``.
+    marked as a whole has the weight 1. A block has the weight of its length to the power of
+    ``length_power``, or of ``snippet_power`` if the page is known by snippets. A page has the
+    weight of their sum to the power of ``page_power``. ``recall``: see ``packed``.
     """
 
     trees: int = 240
@@ -48,7 +48,7 @@ class Settings:
     seed: int = 1
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of LightGBM. One thread: the same pages give the same trees."""
+        """Return the parameters of LightGBM. With one thread the same pages give the same trees."""
         return {
             "objective": "cross_entropy",
             "num_leaves": self.leaves,
@@ -72,8 +72,8 @@ class Settings:
 class Rows:
     """Blocks of pages.
 
-    ``values``: a row of features each; ``labels``: NaN if unknown; ``lengths``: their characters;
-    ``pages``: the indexes of their samples.
+    Each block has: in ``values`` a row of features; in ``labels`` its label, NaN if unknown; in
+    ``lengths`` its number of characters; in ``pages`` the index of its sample.
     """
 
     samples: list[Sample]
@@ -161,7 +161,8 @@ class Found:
 def cross_validated(
     rows: Rows, settings: Settings, folds: int = FOLDS, said: Callable[[str], object] = str
 ) -> Found:
-    """Find the texts of all pages, each by a model of other sites. ``said`` gets the progress."""
+    """Find the texts of all pages, each by a model that was trained on other sites. ``said`` gets
+    the progress."""
     texts = [""] * len(rows.samples)
     for number, (model, places) in enumerate(fold_models(rows, settings, folds), 1):
         said(f"part {number} of {folds}: {len(places)} pages by a model of the others")

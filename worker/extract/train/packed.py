@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 LARGEST = 30_000
-"""The largest value of a leaf in steps, so that its sum of bytes is used."""
+"""The largest value of a leaf, in steps: it needs both bytes of a leaf."""
 
 
 def packed(
@@ -17,7 +17,7 @@ def packed(
     """Return a model from LightGBM's ``tree_structure`` objects, made for features with that
     digest.
 
-    ``recall``: how many times as much it counts as precision when blocks are chosen. Raises
+    ``recall``: how many times as much recall counts as precision when blocks are chosen. Raises
     ValueError for a tree of more than 128 leaves.
     """
     shapes = [_shape(tree) for tree in trees]

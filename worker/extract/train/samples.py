@@ -2,8 +2,8 @@
 
 A folder has ``truth.jsonl`` and ``pages/ID.html.gz``; folders in it may have these, too. A line of
 ``truth.jsonl`` is a page with ``id``, ``url`` and ``type``. It also has either ``main_content``,
-all of its main text, or the lists ``with`` and ``without``: what must be in it and what must not.
-It may have ``title``, ``author`` and ``publish_date`` or ``date``.
+all of its main text, or the lists ``with`` and ``without``: what must be in the main text, and what
+must not. It may have ``title``, ``author`` and ``publish_date`` or ``date``.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _suffixes = tldextract.TLDExtract(suffix_list_urls=(), include_psl_private_domai
 class Sample:
     """A page, and what is known of it.
 
-    ``text`` is None if only snippets are known: ``present`` ones are in its main text and
-    ``absent`` ones are not.
+    ``text`` is None if only snippets are known: those in ``present`` are in its main text, those in
+    ``absent`` are not.
     """
 
     key: str
@@ -46,7 +46,8 @@ class Sample:
     date: str
 
     def fold(self, count: int) -> int:
-        """Return the number of its part, of ``count``; all pages of a site are in the same part."""
+        """Return to which of ``count`` parts the page belongs; all pages of a site are in the same
+        part."""
         return zlib.crc32(self.site.encode()) % count
 
 

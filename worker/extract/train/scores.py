@@ -48,12 +48,12 @@ class Snippets:
 
     @property
     def precision(self) -> float:
-        """Return the precision: of what was found."""
+        """Return the precision: the share of required snippets among those that were found."""
         return self.hit / (self.hit + self.wrong or 1)
 
     @property
     def recall(self) -> float:
-        """Return the recall: of what had to be found."""
+        """Return the recall: the share of required snippets that were found."""
         return self.hit / (self.hit + self.missed or 1)
 
     @property

@@ -1,7 +1,7 @@
 """Limits on concurrent look-ups: a share for each domain, and a lane for slow ones.
 
 Only host sessions ask for names, so there are never more look-ups than sessions. Still one zone
-could take all of them: the author of a link decides which name is looked up. So a registrable
+could take all sessions: the author of a link decides which name is looked up. So a registrable
 domain has at most :data:`DOMAIN_LOOKUPS` under way; further ones wait for a moment. A look-up that
 takes longer than :data:`SLOW_SECONDS` also needs one of :data:`SLOW_LOOKUPS` places, whatever its
 domain is. Only the recursive server knows the server of a zone, and a thousand domains may have the
@@ -26,10 +26,10 @@ SLOW_SECONDS = 1.0
 CROWDED_SECONDS = 0.3
 """A look-up is slow after this long, if it began when there was no place for slow ones.
 
-If the recursive server finds the answer later, it has it at the look-up's next turn.
+If the recursive server finds the answer later, it can give it at the next turn of the look-up.
 """
 PATIENCE_SECONDS = 1.0
-"""How long a look-up waits for its domain's share; then its session is of use to others."""
+"""How long a look-up waits for the share of its domain; after that its session goes back."""
 LONGEST_TURN_SECONDS = 300.0
 MOST_DOMAINS = 10_000
 
@@ -94,8 +94,8 @@ class Lane:
         self._seconds = max(self._seconds, seconds)
 
     def next_turn(self, now: float) -> float:
-        """Return the seconds until a look-up that found no place has its turn: one after
-        another."""
+        """Return the seconds until a look-up that found no place has its turn; turns come one by
+        one."""
         self._turn = max(self._turn, now + self._seconds) + self._seconds / self._places
         return min(self._turn - now, LONGEST_TURN_SECONDS)
 
@@ -129,8 +129,8 @@ class Place:
         return self._began + (CROWDED_SECONDS if self._slow.full else SLOW_SECONDS)
 
     def turn_slow(self) -> None:
-        """Count the look-up as slow. Raises NoShare if too many are; :meth:`end` must still be
-        called."""
+        """Count the look-up as slow. Raises NoShare if too many look-ups are slow; :meth:`end` must
+        still be called."""
         if self._slow_since is not None:
             return
         now = self._clock()

@@ -104,8 +104,8 @@ def _name(parser: dns.wire.Parser) -> bytes:
 
 
 def _owner(parser: dns.wire.Parser, pointed: dict[bytes, bytes]) -> bytes:
-    """Return a record's name; nearly always it is a pointer, to that of the query or of the record
-    before.
+    """Return a record's name; nearly always it is a pointer to the name of the query, or of the
+    record before.
 
     The target of a pointer is read once: names may be long, and records many.
     """
@@ -180,6 +180,6 @@ def error(wire: bytes) -> str:
 
 
 def asks_for_no_edns(wire: bytes) -> bool:
-    """Return whether a server that does not know EDNS sent it; such an answer may lack the
+    """Return whether a server that does not know EDNS sent ``wire``; such an answer may lack the
     question."""
     return wire[3] & 15 in _WITHOUT_EDNS

@@ -1,8 +1,8 @@
 """The order in which the addresses of a name are tried, by the relevant rules of RFC 6724.
 
-Addresses that this machine cannot reach come last. Among the others, those whose own source address
-is of their kind come first (rule 5), then those of the higher precedence (rule 6). Equal addresses
-keep the order of the name server, whose rotation spreads the load.
+Addresses that this machine cannot reach come last. Among the others, an address comes first if our
+source address for it is of the same kind (rule 5); then the higher precedence counts (rule 6).
+Equal addresses keep the order of the name server, whose rotation spreads the load.
 """
 
 from __future__ import annotations

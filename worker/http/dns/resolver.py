@@ -2,8 +2,8 @@
 
 A name is first looked up in the cache and in the hosts file. Then name servers are asked for it, or
 the system, if DNS cannot have the name or the settings say so. At most one look-up per name is
-under way: all callers wait for it, and it ends when none is left. The result is kept for its time,
-in a bounded table.
+under way: all callers wait for it, and it ends when none is left. The result is kept in a bounded
+table as long as it is valid.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class _Asking:
 class Resolver:
     """The resolver of a process. ``servers`` are asked, or those of the system if there are none.
 
-    With ``system``, threads ask the system's resolver (``getaddrinfo``) instead. A ``lookup``
-    replaces all other sources except literal addresses; it runs in a thread.
+    If ``servers`` is ``system``, threads ask the system's resolver (``getaddrinfo``) instead. A
+    ``lookup`` replaces all other sources except literal addresses; it runs in a thread.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ MISSING_LEAST_SECONDS, MISSING_MOST_SECONDS = 30.0, 900.0
 """A missing name, or one without addresses, is kept as long as its zone says (RFC 2308), within
 these."""
 UNANSWERED_SECONDS = 10.0
-"""How long it is kept that no server could answer."""
+"""How long we remember that no server could answer."""
 AGAIN_SECONDS = 0.5
 """After this long without an answer servers are asked again, then after twice as long each time."""
 OTHER_SECONDS = 0.3
@@ -80,8 +80,8 @@ class NameServers:
     ) -> Found:
         """Look ``name`` up, within ``seconds``. Blocks its greenlet, which may be killed.
 
-        ``turn_slow`` is called if that lasts beyond ``slow_at``, or needs TCP; what it raises ends
-        the look-up.
+        If the look-up lasts beyond ``slow_at``, or needs TCP, ``turn_slow`` is called; an exception
+        that it raises ends the look-up.
         """
         wire = messages.wire_name(name)
         if wire is None:
@@ -111,7 +111,7 @@ class _Line:
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
 
     def send(self, name: bytes, kinds: Sequence[int]) -> None:
-        """Ask, or ask again. Raises OSError."""
+        """Send queries of these types, or send them again. Raises OSError."""
         if not self.sent:
             self.socket.connect(self.server)
         for kind in kinds:
@@ -132,7 +132,7 @@ class _Line:
         )
 
     def only_plain(self, kind: int, wire: bytes) -> bool:
-        """Return whether ``wire`` answers a query without EDNS that was sent after one with it."""
+        """Return whether ``wire`` answers a query without EDNS that followed one with EDNS."""
         queries = self.sent[kind]
         return len(queries) > 1 and wire[:2] == queries[1][:2]
 
@@ -224,7 +224,8 @@ class _Exchange:
         self._why.update(dict.fromkeys(kinds, f"{line.server[0]}: {why}"))
 
     def _ready(self, seconds: float) -> list[_Line]:
-        """Return lines that have something to read, or one that may have within this long."""
+        """Return the lines with something to read, after a wait; a single line is returned at
+        once."""
         lines = {line.socket: line for line in self._lines if not self._failed(line)}
         if len(lines) < 2:
             for one in lines:  # there is nothing else to wait for: the read itself waits
@@ -292,7 +293,7 @@ class _Exchange:
             self.answered = line.server
 
     def _done(self, now: float) -> bool:
-        """Return whether nothing that may still come could make a difference."""
+        """Return whether no further answer can make a difference."""
         four, six = self._answers.get(A), self._answers.get(AAAA)
         if (four and six) or (four and not four.exists):
             return True

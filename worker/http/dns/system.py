@@ -36,7 +36,7 @@ LOOKUPS_WAITING = 64
 """At most this many look-ups wait for a thread; one more fails at once."""
 ANSWER_SECONDS = 300.0
 NO_ANSWER_SECONDS = 30.0
-"""How long an answer of the system's resolver is kept, or its failure: it tells no TTL."""
+"""How long an answer or a failure of the system's resolver is kept: the resolver gives no TTL."""
 LOOPBACK = ("127.0.0.1", "::1")
 
 _NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_ADDRFAMILY)
@@ -157,7 +157,7 @@ class Threads:
         self._lookup = lookup
         self._most = threads + LOOKUPS_WAITING
         self._asking = 0
-        # Its own threads: a resolver that hangs must not delay the store's.
+        # These threads are separate: a resolver that hangs must not delay the threads of the store.
         self._threads = ThreadPool(threads)
 
     def ask(self, name: str) -> Found:
@@ -186,7 +186,8 @@ class Threads:
 
 
 def _look_up(lookup: Lookup, name: str) -> Sequence[str] | OSError | UnicodeError:
-    """Run in a thread. An error is returned: if it were raised, the pool would print it."""
+    """Call ``lookup`` in a thread. An error is returned, because the pool would print a raised
+    one."""
     try:
         return lookup(name)
     except (OSError, UnicodeError) as error:

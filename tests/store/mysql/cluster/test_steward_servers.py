@@ -416,7 +416,7 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
     def take_all() -> None:
         """Take the free connections, also the one that is reserved for administrators."""
         for one in account, where:
-            with pytest.raises(Unavailable, match="Too many connections"):
+            with contextlib.suppress(Unavailable):
                 while True:
                     taken.append(connect(one, name))
 

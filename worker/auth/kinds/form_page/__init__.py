@@ -1,7 +1,7 @@
-"""Pages that may hold a login form: reads them, and tells whether an answer asks for a login.
+"""Reads pages that may hold a login form, and tells whether an answer asks for a login.
 
-The modules of this folder do the rest: the controls of a form, which form it is, what is sent, and
-a site's complaints. They do no I/O.
+The other modules of this folder read the controls of forms, choose the login form, fill it in, and
+find the complaint of a site. They do no I/O.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_BYTES = 2 * 1024 * 1024
 HUB_SECONDS = 0.25
 """A parse may take this many CPU seconds if all other sessions wait for it."""
 OWN_PROCESS_SECONDS = 2.0
-"""It may take this many CPU seconds in a separate process."""
+"""A parse may take this many CPU seconds in a separate process."""
 
 _own_process = False
 
@@ -59,15 +59,15 @@ def in_own_process() -> None:
 def read(body: bytes, url: str, content_type: str) -> Document | None:
     """Parse a page that was fetched from the canonical ``url``; None if it is not HTML.
 
-    Raises TooExpensive if others would have to wait for long; if none wait, it returns None when it
-    takes too long.
+    A parse that takes too long raises TooExpensive if other sessions wait for it; in a process of
+    its own it gives None.
     """
     if not is_html(content_type, body[:1024]):
         return None
     body = body[:MAX_BYTES]
     encoding, skipped = sniff(body, content_type)
     text = to_utf8(body[skipped:], encoding)
-    # No supervisor charges a page that hangs the process here.
+    # If a page hangs the process here, no supervisor blames the page.
     if hides_attribute_bomb(text):
         return None
     if not (_own_process or stops()) and is_doubtful(text):
@@ -105,7 +105,7 @@ def redirects_to(fetched: Fetched, login_url: str) -> bool:
 def asks_for_login(fetched: Fetched, login_url: str, known: Known) -> bool:
     """Return whether a page asks for a login: by a form, or by a refresh to a page with one.
 
-    The form counts if it is sent to ``login_url``, or is the ``known`` one. Without either of them,
+    The form counts if it is sent to ``login_url``, or is the ``known`` one. If neither is known,
     any form counts that asks for a name and one password. This is cheap for pages without forms.
     """
     lowered = fetched.body[:MAX_BYTES].lower()

@@ -11,7 +11,8 @@ from lxml import etree
 
 _CONTROLS = ("input", "select", "textarea", "button")
 _FIRST = "greencrawl-first-legend"
-"""Marks the legend whose controls a disabled fieldset leaves usable: searched once a fieldset."""
+"""This attribute marks the legend whose controls stay usable in a disabled fieldset. So each
+fieldset is searched for it only once."""
 TEXTS = frozenset({"text", "email", "tel", "number", "search", "url", ""})
 """Types of fields with one line of text."""
 BUTTONS = frozenset({"submit", "image", "button", "reset"})
@@ -22,8 +23,8 @@ _KNOWN_TYPES = TEXTS | BUTTONS | frozenset(
 
 
 def mark_legends(root: etree._Element) -> None:
-    """Mark the controls that a disabled fieldset leaves usable; call this before all others
-    here."""
+    """Mark the controls that a disabled fieldset leaves usable; call this before the other
+    functions of this module."""
     for fieldset in root.iter("fieldset"):
         legend = fieldset.find("legend") if "disabled" in fieldset.attrib else None
         if legend is not None:
@@ -112,7 +113,7 @@ def _option_disabled(option: etree._Element) -> bool:
 
 
 def disabled(control: etree._Element) -> bool:
-    """Return whether a control sends nothing, since it or a fieldset around it is disabled."""
+    """Return whether a control sends nothing, because it or a fieldset around it is disabled."""
     if "disabled" in control.attrib:
         return True
     child = control

@@ -52,7 +52,7 @@ class LoginForm:
     username: str
     password: str
     values: tuple[tuple[str, str], ...]
-    """What it sends before it is filled in, in the order of the page."""
+    """What the form sends before it is filled in, in the order of the page."""
 
 
 def login_form(
@@ -60,8 +60,8 @@ def login_form(
 ) -> LoginForm | None:
     """Return the form of ``document`` that logs in, None if no form asks for a password.
 
-    A form with one password is preferred to one that asks twice, as registrations do. One that is
-    named as a login is preferred to any other. Fields that are given must be in the form.
+    A form with one password is preferred to one that asks twice, as registrations do. A form that
+    is named as a login is preferred to any other. Fields that are given must be in the form.
     """
     best: tuple[int, LoginForm] | None = None
     for form, controls in each_form(document.root):
@@ -192,8 +192,8 @@ def _made(
 
 
 def _button(controls: list[etree._Element]) -> etree._Element | None:
-    """Return the button that a person would press: by its text, else the first without another
-    meaning."""
+    """Return the button that a person would press: the first whose text says so, else the first
+    whose text says nothing else."""
     buttons = [
         c
         for c in controls
