@@ -1,14 +1,14 @@
 """The worker: fetches, reads and stores pages.
 
 ============  =====================================================================================
-``process``   processes that may die: supervisor, crash record, and a process of suspects' own
+``process``   processes that may die: supervisor, crash record, and the reader of suspects
 ``session``   host sessions: which are held, the visit that uses one, its pace
 ``http``      requests and answers on the wire
 ``robots``    robots.txt and tdmrep.json
 ``auth``      what a request carries to prove who is asking
 ``extract``   from the bytes of a page to title, text, language and links
 ``sitemaps``  which sitemaps an origin has, and what one lists
-``directives``  what follows from what pages say about their use
+``directives``  which pages keep their content, by what they say about their use
 ``traps``     shapes of URLs that bring nothing new
 ``kernels``   how a URL is fetched, and how its answer is read
 ``orders``    orders for a running worker: received, kept and followed
@@ -16,8 +16,8 @@
 ``delivery``  results on their way to store, frontier and broker
 ============  =====================================================================================
 
-Code that knows several of them is beside them: ``child`` builds the parts of a process, ``engine``
-leases sessions, ``pipeline`` brings each task through the stages.
+Modules that use several of these packages are in this folder: ``child`` builds the parts of a
+process, ``engine`` leases sessions, ``pipeline`` brings each task through the stages.
 """
 
 if __name__ != "greencrawl.worker":

@@ -1,9 +1,9 @@
 """``python -m greencrawl.worker``: the supervisor of a worker.
 
-``--child N`` is one of its processes, and ``--metrics`` the one that serves metrics.
-``--quarantine`` is the process in which a child has suspects read. The supervisor is plain Python
-on purpose, since it forks and waits for signals, and so is the server of metrics; the others use
-greenlets.
+``--child N`` is one of its processes, and ``--metrics`` the process that serves metrics.
+``--quarantine`` is the process in which a child has suspects read. The supervisor uses no
+greenlets, because it forks and waits for signals. The server of metrics uses none either; all other
+processes use greenlets.
 """
 
 from greencrawl.schema.process import starting

@@ -82,14 +82,14 @@ MEND = (
 )
 
 CALL_SECONDS = 30.0
-"""How long a broker's answer is waited for."""
+"""A worker waits at most this long for a broker's answer."""
 
 _DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}
 
 
 def broker_of(settings: Settings, *addresses: str) -> BrokerClient:
     """Make a worker's client. It leaves a silent broker for the next one after a third of a lease,
-    at least a second. So what is held can still be extended, and finished, before others get it."""
+    at least a second. Then another broker can still extend or finish the sessions in time."""
     seconds = min(CALL_SECONDS, max(settings.lease_seconds / 3, 1.0))
     to, token = addresses or settings.broker, settings.worker_token
     return BrokerClient(to, token, ca=settings.tls_ca, timeout=seconds)
@@ -276,10 +276,10 @@ class Worker:
         return authenticator
 
     def run(self) -> int:
-        """Charge what the last process died of, then crawl; return the exit status.
+        """Charge the page at which the last process died, then crawl; return the exit status.
 
-        If it is told to stop before that is settled, since the store or the broker is away, the
-        next process does it.
+        Charging needs the store and a broker. If this process is told to stop before they answer,
+        the next process charges the page.
         """
         try:
             charging = gevent.spawn(self._charge)
@@ -307,11 +307,11 @@ class Worker:
     def _charge(self) -> None:
         """Charge the page that killed or hung our predecessor, and that page alone.
 
-        Other pages may have had a part in it, so it is not a dead letter yet. From now on the page
-        is read alone (``greencrawl.worker.process.quarantine``); the result there is the proof.
-        This comes before the first reconcile, which releases the session's other tasks without a
-        failure. If the broker has reaped the session already, the outcome is stale and the page is
-        only fetched once more; its attempt is in the journal.
+        Other pages may have had a part in the death, so the page is not a dead letter yet. From now
+        on the page is read alone (``greencrawl.worker.process.quarantine``); the result there is
+        the proof. This comes before the first reconcile, which releases the session's other tasks
+        without a failure. If the broker has reaped the session already, the outcome is stale and
+        the page is only fetched once more; its attempt is in the journal.
         """
         verdict = self._crash_record.verdict()
         if verdict is None:
@@ -363,7 +363,7 @@ def before_start() -> None:
     bound_parses()
     gevent.config.track_greenlet_tree = False  # who spawned whom, for debuggers: 3 KB a greenlet
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # each session needs a socket, and idle connections do
+    # each session and each idle connection needs a socket
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -391,6 +391,6 @@ def main(settings: Settings, number: int) -> int:
     if isinstance(worker, Exception):
         raise worker
     garbage.started()
-    if not isinstance(worker, Worker):  # told to stop while Redis, for example, is awaited
+    if not isinstance(worker, Worker):  # told to stop while it waited, for example for Redis
         return 0
     return worker.run()

@@ -87,7 +87,7 @@ class CrawlContext:
     headers: dict[str, str]
     listings: tuple[Listing, ...] = ()
     paced_since: int = 0
-    """The revision since which its pace holds; earlier sessions keep another pace."""
+    """The revision that set the present pace; sessions of earlier revisions keep another pace."""
 
     def outpaced(self, session: Session) -> bool:
         """Return whether the crawl's delay was made longer after the session was opened."""
@@ -95,7 +95,7 @@ class CrawlContext:
 
     @property
     def pace(self) -> tuple[float, int]:
-        """Return delay and slots, which sessions are opened by."""
+        """Return the delay and the slots with which sessions are opened."""
         return self.options.delay, self.options.slots
 
     kernels: Kernels = NO_KERNELS
@@ -118,8 +118,7 @@ class CrawlContext:
 
     @cached_property
     def logs_in(self) -> bool:
-        """Return whether an entry of its ``auth`` makes a login, rather than authenticate each
-        request."""
+        """Return whether an entry of ``auth`` logs in, instead of authenticating each request."""
         return any(isinstance(entry, Form | OAuth2 | Own) for entry in self.options.auth)
 
     @cached_property
@@ -141,7 +140,8 @@ class CrawlContext:
         return shown(self.headers)
 
     def listing(self, url: str) -> Listing | None:
-        """Return the source of which the canonical ``url`` is a page, if any."""
+        """Return the source with a list that has a page at the canonical ``url``; None if there is
+        none."""
         if not self.listings or self.kernels.at(url) is not None:
             return None
         return listing_of(self.listings, url)
@@ -186,8 +186,8 @@ IDLE_SECONDS = 300.0
 class Crawls:
     """Contexts by crawl id; reloaded when a session names a newer revision.
 
-    A crawl whose hook or kernel is not permitted, or cannot be imported, is refused. It is tried
-    again every :data:`TRY_AGAIN_SECONDS`: an operator may have installed it.
+    A crawl whose hook or kernel is not permitted, or cannot be imported, is refused. The import is
+    tried again every :data:`TRY_AGAIN_SECONDS`: an operator may have installed the module.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class Crawls:
         return context
 
     def _paced(self, context: CrawlContext) -> CrawlContext:
-        """Return the context with the revision from which its pace is valid, as far as it is known
+        """Return the context with the revision that set its pace, if an earlier context is known
         here."""
         known, crawl = self._contexts.get(context.crawl.id), context.crawl
         if known is None:
@@ -275,7 +275,8 @@ class Crawls:
         return replace(context, paced_since=known.paced_since if same else crawl.revision)
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Return crawls to take no session of, after trying them again if that is due."""
+        """Return the crawls of which no session is taken; try first to load them, if that is
+        due."""
         if self._refused and self._clock() - self._tried >= TRY_AGAIN_SECONDS:
             self._tried = self._clock()
             for crawl in list(self._refused):
@@ -288,4 +289,4 @@ class Crawls:
         except UnknownCrawl:
             del self._refused[crawl]
         except (Refused, Unavailable):
-            pass  # it stays as it is until the next time
+            pass  # it stays refused until the next try

@@ -3,9 +3,9 @@
 The lease loop asks for as many sessions as greenlets are free, and starts them. An extender
 (``greencrawl.worker.session.extending``) extends all of them. Outboxes and the writer carry results
 away. The heartbeat shows the supervisor that the hub runs. The engine waits for brokers that are
-away. After any lost answer it reconciles before it leases again, so that no host waits until a
-lease that nobody knows of expires. A worker that is told of a later incarnation of itself leases
-nothing: another host uses its name.
+away. After a lost answer the engine reconciles before it leases again; otherwise a host could wait
+for the end of a lease that no worker knows of. A worker that is told of a later incarnation of
+itself leases nothing: another host uses its name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WAIT_SECONDS = 20.0
 PAUSE_SECONDS = 0.005
 """Seconds between two leases, so that hosts that fall due together come in one answer."""
 OWED_SECONDS = 5.0
-"""Seconds before a node that was away is told again what it missed."""
+"""Seconds before the engine reconciles again because a node was away."""
 LOOK_AROUND_SECONDS = 0.25
 """Seconds between two checks of which hosts are slow (``greencrawl.worker.session.slow_hosts``)."""
 LOOK_SECONDS = 1.0
@@ -119,7 +119,8 @@ class Engine:
         self._owed_at = math.inf
         """When to reconcile again, since a node was away the last time."""
         self._idle: tuple[str, ...] = ()
-        """Sessions of the dead without a request under way, until all nodes have heard of them."""
+        """Sessions of dead processes that had no request under way, until all nodes have got this
+        list."""
         self._freed = Event()
         self._greenlets = limits.greenlets
         self._resting = False
@@ -128,7 +129,7 @@ class Engine:
         self._extender = Extender(broker, sessions, limits.lease_seconds, clock)
         self._failed = False
         self._superseded = False
-        """True if another process has this worker's id, as the broker has said last."""
+        """True if another process has this worker's id, by the last answer of a broker."""
 
     def spawn(self, body: Callable[..., object], *args: object) -> gevent.Greenlet[..., Any]:
         """Start a greenlet that must not fail; if it does, the process ends with status 1."""
@@ -143,10 +144,10 @@ class Engine:
             self._stopping.set()
 
     def keep(self, *, greenlets: int, paused: bool, drain: bool) -> None:
-        """Work with this many greenlets; lease nothing if ``paused``, or to ``drain``.
+        """Work with this many greenlets; lease nothing if ``paused`` or ``drain``.
 
-        Surplus sessions, when draining all of them, end after their open request; their unfetched
-        tasks go back without a failure.
+        Surplus sessions end after their open request, and their unfetched tasks go back without a
+        failure. With ``drain``, all sessions are surplus.
         """
         self._greenlets, self._resting = greenlets, paused or drain
         self._slow_hosts.resize(greenlets)
@@ -186,7 +187,7 @@ class Engine:
                 log.info("worker_stopped")
             elif self._nothing_left():
                 log.info("worker_stopped", reason="no broker answers")
-            else:  # the broker reaps the rest, and it is fetched again
+            else:  # the broker reaps the rest; their tasks are fetched again
                 log.warning("sessions_not_released", held=len(self._sessions))
             gevent.killall(ends)
         gevent.killall(services)
@@ -201,11 +202,11 @@ class Engine:
             outbox.join()
         for outbox in self._outboxes:
             outbox.join(postponed_seconds=POSTPONED_SECONDS)
-        # A lease whose answer we did not wait for opens nothing, and the name is free.
+        # After this, a lease on its way opens no session, and the worker's name is free.
         self._reconcile(leaving=True)
 
     def _nothing_left(self) -> bool:
-        """Return whether a broker has been told of all that this process did."""
+        """Return whether brokers have received all results of this process."""
         if len(self._sessions) or not self._writer.join(0):
             return False
         return all(outbox.join(0) for outbox in self._outboxes)
@@ -217,7 +218,7 @@ class Engine:
             try:
                 ready = gevent.with_timeout(LOOK_SECONDS, self._broker.ready, timeout_value=False)
             except Refused:
-                ready = True  # some broker is there
+                ready = True  # a broker that refuses is there
             missed = 0 if ready else missed + 1
             gevent.sleep(LOOK_SECONDS)
 
@@ -287,12 +288,12 @@ class Engine:
         )
 
     def _reconcile(self, idle: tuple[str, ...] = (), *, leaving: bool = False) -> None:
-        """Report the held sessions, so that all other sessions of this process or of the dead are
-        released.
+        """Report the held sessions, so that brokers release all other sessions of this process and
+        of dead processes.
 
         It waits for a broker, and for as long as another worker uses this one's name. ``idle``:
-        sessions of an earlier process without a request under way. A node that is away is told
-        later: the others do not wait for it.
+        sessions of an earlier process without a request under way. A node that is away gets the
+        report later; the other nodes do not wait for it.
         """
         self._idle = self._idle or idle
         rests, older_broker = delays(*SUPERSEDED_SECONDS), False
@@ -308,7 +309,7 @@ class Engine:
                 dead_for=min(self._dead_for(), 86_400.0),
                 leaving=leaving,
             )
-            if older_broker:  # an older broker knows none of these
+            if older_broker:  # an older broker does not know these fields
                 request = replace(request, dead=(), dead_for=0.0, leaving=False)
             try:
                 reply = self._broker.reconcile(request)

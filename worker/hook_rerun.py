@@ -1,9 +1,9 @@
 """Runs a crawl's hook again on pages on which it failed, from what is stored.
 
-A page's body is extracted again. ``on_page``, ``items`` and ``links`` see it as they would have
-seen it then. Their results are stored with the page: fields, records, and links that were not among
-those followed before. New links are first stored as a batch of seeds. So if any process dies in
-between, a link is at worst stored twice. No broker need run: the next broker queues the batch. A
+A page's body is extracted again. ``on_page``, ``items`` and ``links`` get the same page as at the
+time of the fetch. Their results are stored with the page: fields, records, and links that were not
+among those followed before. New links are first stored as a batch of seeds. So if any process dies
+in between, a link is at worst stored twice. No broker need run: the next broker queues the batch. A
 page whose hook has succeeded is not read again; a page on which it fails again stays as it is. Each
 page is read in a process of its own (``greencrawl.worker.process.quarantine``), with a time limit.
 
@@ -38,7 +38,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Count(Struct):
-    """The progress in pages, and how many ``links`` were stored, new to their pages.
+    """The progress in pages, and the number of stored ``links`` that were new to their pages.
 
     ``unread``: pages whose body is not kept, or whose file cannot be read.
     """
@@ -109,7 +109,7 @@ class HookRerun:
         """Run the hook on one page and add the results to ``work``; return links to log."""
         fetched = as_fetched(page)
         before, known = (page.fields, page.items), {link.url for link in page.links}
-        page.links = []  # links that were stored stay in the replay log
+        page.links = []  # the replay log keeps links that were stored before
         try:
             reading = self._reader.read(self._context, Task(0, page.url, page.depth), fetched)
             problems = reading.problems

@@ -9,14 +9,15 @@
 
 ``on_page`` returns your own fields (a dict that JSON can hold), which are stored and exported with
 the page. ``items`` returns or yields any number of such dicts, up to :data:`MOST_ITEMS`: records
-that are stored with the page and exported by themselves. Neither is called for pages whose content
-is not to be kept (``greencrawl.worker.directives``). ``links`` returns those of the page's links to
-follow, perhaps with a ``score`` each; scope and the seen-check come afterwards. ``request`` returns
-the headers to send. Credentials (``greencrawl.worker.auth``) are added afterwards, so that it does
-not see them. They run between the network calls of one page, one page at a time in a process: one
-that never returns is killed, and the page counts a failure. Its page is then tried once more in a
-process of its own (``greencrawl.worker.process.quarantine``), which imports the module again: data
-that a function keeps in memory for others are missing there.
+that are stored with the page and exported by themselves. ``on_page`` and ``items`` are not called
+for pages whose content is not to be kept (``greencrawl.worker.directives``). ``links`` returns
+those of the page's links to follow, perhaps with a ``score`` each; scope and the seen-check come
+afterwards. ``request`` returns the headers to send. Credentials (``greencrawl.worker.auth``) are
+added afterwards: ``request`` does not see them. All functions run between the network calls of one
+page, one page at a time in a process. If a function never returns, its process is killed, and the
+page counts a failure. The page is then tried once more in a process of its own
+(``greencrawl.worker.process.quarantine``). That process imports the module again, so it lacks data
+that functions keep in memory.
 
 An error in a function, even an exit, is a :class:`HookError` here. The pipeline journals it with
 the URL, counts it by its message, and goes on without the function. Functions get copies of their
@@ -67,13 +68,13 @@ class Items(Protocol):
 
 
 class Links(Protocol):
-    """Returns the links to follow, from those found, or others."""
+    """Returns the links to follow: some of the found ``links``, or other links."""
 
     def __call__(self, page: Extracted, links: list[Link], /) -> list[Link]: ...
 
 
 class Request(Protocol):
-    """Returns the headers to send for ``task``, from those that would be sent; without
+    """Returns the headers to send for ``task``. ``headers`` would be sent otherwise; they have no
     credentials."""
 
     def __call__(self, task: Task, headers: dict[str, str], /) -> dict[str, str]: ...
@@ -129,8 +130,8 @@ class Hooks:
     def page_items(self, page: Extracted) -> bytes:
         """Call ``items``; return its records as a JSON array, b"" for none.
 
-        Raises HookError, also if there are more records, or longer ones, than are kept: then none
-        is.
+        Raises HookError, also if there are more records, or longer ones, than are kept: then no
+        record is kept.
         """
         if self.items is None:
             return b""

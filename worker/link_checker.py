@@ -66,7 +66,7 @@ class Checker:
         self._noted: set[int] = set()
         chosen = frozenset(crawl.options.normalise)
         self._rewrite = rewriter(chosen) if chosen else None
-        # For most crawls a page's host then decides about nearly all of its links.
+        # True for most crawls: one verdict on a page's host then holds for nearly all its links.
         self._by_host = rules.scope != "prefix" and not (
             rules.include.texts or rules.exclude.texts or rules.skips
         )
@@ -75,7 +75,7 @@ class Checker:
         """Return URLs that were skipped since the last call as actions of a logged-in user; and
         why.
 
-        Each comes once in a while, however many pages link to it.
+        A URL is returned only once in a while, however many pages link to it.
         """
         if not self._skipped:
             return {}
@@ -138,7 +138,7 @@ class Checker:
         if self._obeys_nofollow and any(rels):
             pairs = list(zip(urls, rels, strict=True))
             barred = {url for url, rel in pairs if rel and _says_nofollow(rel)}
-            if barred:  # of several links to one URL, all must be barred
+            if barred:  # a URL is barred only if all links to it are
                 barred -= {url for url, rel in pairs if not (rel and _says_nofollow(rel))}
                 urls = [url for url in urls if url not in barred]
         wanted: dict[str, None] = dict.fromkeys(urls)
@@ -167,11 +167,13 @@ class Checker:
         task: Task,
         redirects: int = 0,
     ) -> list[Admission]:
-        """Return ``links`` of a page, followed by what it needs to be shown: ``urls``, canonical.
+        """Return ``links`` of a page, then its requisites: the canonical ``urls`` that it needs to
+        be shown in full.
 
-        These are no deeper than its ``task``; neither nofollow nor the scope concerns them, and
-        they are not rewritten. With the links they are at most ``MAX_LINKS``; how many were left
-        out is added to the page's ``omitted_links``. ``redirects`` is set on each.
+        Requisites have the depth of the page's ``task``; nofollow and scope do not apply to them,
+        and they are not rewritten. Links and requisites are at most ``MAX_LINKS`` together; how
+        many were left out is added to the page's ``omitted_links``. ``redirects`` is set on each
+        requisite.
         """
         known = {link.url for link in links}
         needed = [url for url in urls if url not in known and self._bears(url)]
@@ -225,7 +227,7 @@ class Checker:
     def _barred(self, page: Page, texts: LinkTexts | None, depth: int) -> set[str]:
         """Return a page's links that their texts show to be actions, and the targets of its forms.
 
-        A form's target is left out if a link, which was judged, leads there too.
+        A form's target is left out if a link leads there, too: then the link is judged instead.
         """
         barred: set[str] = set()
         if texts is None or not (texts.words or texts.forms):
@@ -272,16 +274,16 @@ def _says_nofollow(rel: str) -> bool:
 
 
 def redirected(task: Task, target: str) -> Admission:
-    """Return the admission when ``task`` redirects to ``target`` (canonical, in scope), at its
-    depth."""
+    """Return the admission of ``target`` (canonical, in scope), to which ``task`` redirects, at the
+    depth of ``task``."""
     kind = TaskKind.PAGE if task.kind is TaskKind.REFETCH else task.kind
     return Admission(target, task.depth, task.level, task.redirects + 1, kind)
 
 
 def as_page(task: Task) -> Task:
-    """Return the task of a requisite that turned out to be a page, as of an ``object``.
+    """Return the task of a requisite that turned out to be a page, for example of an ``object``.
 
-    It is a link away then, since it will not be found as a link any more.
+    The page counts as one link deeper: no link to it will be admitted later.
     """
     return replace(task, kind=TaskKind.PAGE, depth=task.depth + 1)
 

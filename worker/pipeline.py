@@ -112,7 +112,7 @@ class Pipeline:
         session = held.session
         try:
             context = self._crawls.of(session)
-        # it was deleted or slowed, or another worker may have the code that we lack
+        # the crawl was deleted or slowed, or needs code that only another worker may have
         except (UnknownCrawl, Refused, DelayTooShort):
             return unused(session)
         visit = Visit(held, context, self._fetcher, self._stopping, self._memory_budget, self._rate)
@@ -262,8 +262,8 @@ class Pipeline:
         return answer
 
     def _answer_robots(self, visit: Visit, task: Task) -> None:
-        """Answer a request for another host's robots.txt, which leads to this host: no page, no
-        row."""
+        """Read a robots.txt of this host for the session of another host, whose robots.txt
+        redirects to it. This makes no page and no row."""
         failure = self._robots.answer(visit, task)
         if failure is not None:
             decision = retry.decide(failure, task.errors, visit.context.options.tries)
@@ -291,7 +291,7 @@ class Pipeline:
         typed = task.url == context.only_start
         decision = retry.decide(failure, task.errors, context.options.tries, typed=typed)
         told, crawl = retry.told_to_wait(failure), context.crawl.id
-        # A guessed sitemap does not wait for a retry, except as long as its host says.
+        # A failed guess of a sitemap blocks the host only if the host says when to come back.
         if decision.block is not None and (told or task.kind != TaskKind.SITEMAP_GUESS):
             visit.fail(str(failure.kind), decision.block, told_to_wait=told)
         result = self._results.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
@@ -358,7 +358,7 @@ class Pipeline:
             self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
         row = self._results.page(context.crawl.id, task, fetched)
-        if not reading.encoding:  # for what is read as a page, its headers are read, too
+        if not reading.encoding:  # the reading of a page includes its headers
             heard(context, fetched, row)
         reading.fill(row)
         if not (way.keeps or self._keep_all or keeps_body(options, fetched.content_type)):

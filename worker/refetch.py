@@ -1,8 +1,8 @@
-"""Stored pages: asked for again if they have changed, or read again as they are.
+"""Stored pages again: asked for with the condition that they have changed, or read as they are.
 
-A task says that it is a refetch (RFC 9110, section 13.1). The server gets the validators that it
-sent with the page: entity tag, time of the last change. An answer of 304 has no body to read: the
-page stays. A task that says that a page is to be read again sends no request.
+A task of kind refetch asks only for a changed page (RFC 9110, section 13.1). The server gets the
+validators that it sent with the page: entity tag, time of the last change. An answer of 304 has no
+body to read: the page stays. A task that reads a stored page again sends no request.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ NONE: Mapping[int, dict[str, str]] = {}
 def conditions(
     store: RootStore, fingerprint: Callable[[str], int], context: CrawlContext, session: Session
 ) -> Mapping[int, dict[str, str]]:
-    """Return number of a task → header fields that ask only for a changed page; none for most.
+    """Return task number → header fields that ask only for a changed page; most tasks have none.
 
-    They are read once a session, and only if some task of it is a refetch, or may be one: sitemaps
-    and requisites are asked for again under their own kinds. It waits while the store is away. None
-    are sent for a crawl that logs in, has a hook, or a kernel that fetches by itself. There an
-    answer is not the same for all, or the request is not ours, and they must see what is fetched.
+    The validators are read once a session, and only if a task is or may be a refetch: sitemaps and
+    requisites keep their own kinds when they are asked for again. This waits while the store is
+    away. No such fields are sent for a crawl that logs in, has a hook, or has a kernel that fetches
+    by itself: an answer may depend on the login, hooks and kernels must see whole pages, and such a
+    kernel makes its own requests.
     """
     if context.hooks.any or context.options.auth or context.kernels.fetching:
         return NONE
@@ -103,7 +104,7 @@ def is_unchanged(
 def fields_of(known: Validators) -> dict[str, str]:
     """Return the header fields that ask for a page only if it has changed.
 
-    None if nothing that the server sent with it can be used.
+    There are none if nothing that the server sent with the page can be used.
     """
     fields = {}
     if _TAG.fullmatch(known.etag):

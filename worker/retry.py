@@ -2,8 +2,8 @@
 
 How to read a row: after the *n*-th error of a URL the wait is ``base × 2^(n-1)`` seconds, at most
 ``cap``. Once the URL has had ``tries`` errors (or the crawl's own ``tries``, if lower) it gets the
-final state. This is the retry tuple of the source design: the triple (url, code, errors) becomes,
-where another try follows, the quadruple with the wait.
+final state. This is the retry tuple of the source design: the triple (url, code, errors), or, if
+another try follows, the quadruple with the wait.
 
 **URL or host.** A failure that concerns the host would happen to each of its URLs, so the session
 ends, the host is blocked, and the rest of its tasks go back without a failure. Only the URL with
@@ -12,17 +12,18 @@ URLs times ``tries``). The host's own back-off doubles from block to block, so a
 spread over hours.
 
 **Told to wait.** A 429 or 503 with Retry-After says that the server is alive and when to come back.
-The block is what it asked for, and such a try weighs a :data:`PATIENCE`-th of another: with the
-usual five tries a URL is asked for up to twenty times. It still counts, so that a crawl ends even
-where the answer never changes. Such an answer to a request for robots.txt has the same weight, and
-the host is not given up for it. This is the one row that may go beyond the crawl's ``tries``.
+The host is blocked for the time that it asked for, and such a try weighs only one
+:data:`PATIENCE`-th of another try: with the usual five tries, a URL is asked for up to twenty
+times. The try still counts, so that a crawl ends even where the answer never changes. Such an
+answer to a request for robots.txt has the same weight, and the host is not given up for it. This is
+the one row that may go beyond the crawl's ``tries``.
 
 **Proof.** A page that was being read when its process died or stood still is only under suspicion.
 It is always tried once more, in a process of its own, and becomes a dead letter only by what it
-does there. With ``tries`` = 1 this is a second try.
+does there. So even with ``tries`` = 1 there is this second try.
 
 **Typed.** A name that does not exist is tried again, since a zone may be under repair. If a crawl
-starts only from such URLs, a person has probably just typed them and waits for an answer, so the
+starts from such a URL alone, a person has probably just typed it and waits for an answer, so the
 failure is final at once.
 
 **Request or no request.** A request that was never sent (a name that does not exist, an address
@@ -54,7 +55,7 @@ _HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A row of the table. ``base`` and ``cap`` in seconds; ``tries`` counts the first one."""
+    """A row of the table. ``base`` and ``cap`` are in seconds; ``tries`` includes the first try."""
 
     concerns: Literal["url", "host"]
     tries: int
@@ -301,7 +302,7 @@ def decide(
     if errors >= tries and proven:
         outcome = Dead(kind) if policy.final == "dead" else Done(kind=kind)
         return Decision(outcome, errors, None, policy.final, block)
-    # If a host names its wait, that counts; the table's own wait is for all others.
+    # If the answer says how long to wait, that time counts; otherwise the table's wait does.
     wait = min(asked or policy.wait(errors), MAX_WAIT)
     return Decision(Retry(wait, kind), errors, wait, None, block)
 
@@ -325,8 +326,8 @@ def give_up(kind: str, host_failures: int, errors: int) -> Decision | None:
     back.
 
     If a host failed at every session for a long time, the rest of its queue is given up, instead of
-    asking ``tries`` times for each URL. That is ``host_failures`` failures in a row, with blocks
-    that double in between. 429 and 503 do not count: such a host is there.
+    asking ``tries`` times for each URL. ``host_failures`` counts its failures in a row, with blocks
+    that double in between. 429 and 503 do not count: they show that the host is alive.
     """
     down = kind in _DOWN and host_failures >= GIVE_UP_FAILURES
     return Decision(Dead(kind), errors + 1, None, "dead", GIVEN_UP_BLOCK) if down else None

@@ -42,8 +42,8 @@ class Journal:
         """Return the triple, or with ``wait`` seconds the quadruple; ``errors`` is the count after
         it.
 
-        A note about a URL that is not a failed try (an error in a hook) is a triple whose count is
-        the one before.
+        An error in a hook is not a failed try: it is noted as a triple, and the count stays as it
+        was.
         """
         return Attempt(
             crawl=crawl,

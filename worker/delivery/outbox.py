@@ -112,9 +112,9 @@ class Outbox(Generic[T]):
         self._postponed += away
 
     def _try_postponed(self) -> None:
-        """Send a batch of postponed items, and the others as long as none of it is away.
+        """Send the postponed items in batches, until an item's node is still away.
 
-        Items whose node is still away go behind the others: another node may be back.
+        Such an item moves to the end of the queue, because other nodes may be back.
         """
         while self._postponed:
             batch = self._postponed[:BATCH]

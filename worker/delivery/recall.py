@@ -13,8 +13,8 @@ def recall(store: RootStore, writer: Writer, crawl: int, fingerprint: int) -> No
 
     The task's earlier process may have died between storing and admitting, and this fetch may bring
     other links, or none. The page is stored again as it was, so it is read with its body. If the
-    body is away, it is read without it, because the links must not be lost. It waits while the
-    store is away.
+    body is away, the page is read without its body, because the links must not be lost. This waits
+    while the store is away.
     """
     try:
         page = until_available(lambda: store.page(crawl, fingerprint), "store")

@@ -2,7 +2,7 @@
 
 The frontier is not asked about these links, so it must know them for certain. A node that was
 reopened, as its higher epoch shows, may have forgotten them, and the store that refills it may have
-lost them, too. Then all of it is forgotten here as well.
+lost them, too. Then this process forgets all recent links, too.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _WORTH = {
 
 
 def _worth(link: Admission) -> int:
-    """Rank the kinds of a link's task: a sitemap asked for as a page or as an image reads less, or
-    nothing."""
+    """Rank the kinds of a link's task by what they find: a sitemap that is fetched as a page or as
+    an image brings few links or none."""
     return _WORTH.get(link.kind, 0)
 
 
@@ -51,7 +51,7 @@ class Recent:
         """Return the links that are not known, each URL once."""
         young, old = self._young, self._old
         fresh = [link for link in links if link.url not in young and link.url not in old]
-        if any(link.kind for link in fresh):  # of several kinds the one that finds most counts
+        if any(link.kind for link in fresh):  # of a URL's kinds, keep the one that finds most
             fresh.sort(key=_worth)
         return list({link.url: link for link in fresh}.values())
 
@@ -77,7 +77,7 @@ class Recents:
         self._epochs: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Return how many crawls have some."""
+        """Return how many crawls have recent links."""
         return len(self._crawls)
 
     def urls(self) -> int:

@@ -62,7 +62,7 @@ class Result(Struct, kw_only=True):
     hooks: HookRun | None = None
     check: Check | None = None
     weight: int = 0
-    """Its ``bytes`` when it was handed over: they are used three times on its way."""
+    """The value of ``bytes`` when the result was handed over: the writer needs it three times."""
 
     @property
     def bytes(self) -> int:
@@ -97,7 +97,8 @@ class Result(Struct, kw_only=True):
     def give_back(self, refused: Collection[tuple[int, int]]) -> None:
         """Undo the result if the store refused it: the task waits, without a failure.
 
-        Its page is one too many, or its URL was parked by a shape that was released meanwhile.
+        The store refuses a page beyond the crawl's limit, and a parked URL whose shape was released
+        meanwhile.
         """
         page = self.page
         if page is not None and (page.crawl, page.fingerprint) in refused:
@@ -148,8 +149,8 @@ class Results:
         decision: Decision,
         elapsed_ms: int = 0,
     ) -> Result:
-        """Make the rows of a failed try: its attempt, and its final state if there is no further
-        one.
+        """Make the rows of a failed try: its attempt, and its final state if no further try
+        follows.
 
         A guessed sitemap has one try. It leaves only an attempt, and only if the failure may pass.
         """
@@ -183,7 +184,7 @@ class Results:
         return result
 
     def settled(self, held: HeldSession, task: Task) -> Result:
-        """Make a result without rows: it is no page, or a guessed sitemap."""
+        """Make a result without rows, for a task that is no page, or for a guessed sitemap."""
         return Result(held=held, task=task.number, outcome=Done())
 
     def excluded(self, held: HeldSession, crawl: int, task: Task, kind: str, detail: str) -> Result:
@@ -196,7 +197,8 @@ class Results:
         return Result(held=held, task=task.number, outcome=Done(kind=kind), finals=[final])
 
     def skipped(self, crawl: int, task: Task, links: Mapping[str, str]) -> list[Final]:
-        """Make final states of a page's links that log out or change something: by URL, why.
+        """Make final states of a page's links that log out or change something; ``links`` has the
+        reasons.
 
         If a page leads to such a URL in another way, and it is fetched, its final state is removed.
         """
@@ -228,8 +230,8 @@ class Results:
     def page(self, crawl: int, task: Task, fetched: Fetched) -> StoredPage:
         """Make the page without what is read in it, and without headers that hold secrets.
 
-        These are cookies, and a Location that may hold a password: ``final_url`` has the target of
-        a redirect.
+        Such headers are cookies, and a Location that may hold a password. The target of a redirect
+        is in ``final_url``.
         """
         headers = dict(fetched.headers)
         headers.pop("set-cookie", None)
@@ -262,12 +264,13 @@ class Results:
         rewritten: int = 0,
         kernel: str = "",
     ) -> Result:
-        """Make a page and its attempt. It counts as stored by the store's own rule: its status.
+        """Make a page and its attempt. A page counts as stored if its status is 2xx, as in the
+        store.
 
-        ``warnings``, for example that it was costly, are journalled beside it; the first is counted
-        as a failure by its kind. A page without warnings whose content is withheld is counted by
-        the reason. ``rewritten`` counts its links that ``normalise`` has changed. ``kernel`` has
-        read it, "" for the default one.
+        ``warnings``, for example that the page was costly, are journalled before its attempt; the
+        first warning is counted as a failure by its kind. A page without warnings whose content is
+        withheld is counted by the reason. ``rewritten`` counts its links that ``normalise`` has
+        changed. ``kernel`` has read it, "" for the default one.
         """
         done = Done(page.status // 100 == 2, fetched.wire_bytes, rewritten=rewritten)
         if done.stored and page.directives is not None and page.directives.withheld:
@@ -314,9 +317,10 @@ class Results:
     def note_hooks(
         self, crawl: int, task: Task, result: Result, problems: Mapping[str, str], at_ms: int
     ) -> None:
-        """Add to ``result`` the errors that the user's functions raised, as of the fetch ``at_ms``.
+        """Add to ``result`` the errors that the user's functions raised for the fetch at ``at_ms``.
 
-        ``problems``: by function, what it raised; empty if all succeeded. ``at_ms`` since 1970.
+        ``problems`` has what each function raised; it is empty if all succeeded. ``at_ms`` counts
+        from 1970.
         """
         fingerprint = self._fingerprint(task.url)
         result.attempts[:0] = [

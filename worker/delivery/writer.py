@@ -3,16 +3,17 @@
 Pages go in batches, several batches at once, so that one commit does not delay a worker. The order
 of the three steps within a batch is the invariant: a crash anywhere costs a refetch and never a
 URL. Each step is repeated until it succeeds, however long the store or Redis are away. The results
-that wait here are bounded in bytes. Beyond the bound no page is asked for
-(:meth:`Writer.wait_for_room`), and greenlets whose answers still come wait with them in
+that wait here are bounded in bytes. Beyond the bound, no page is asked for
+(:meth:`Writer.wait_for_room`), and a greenlet that already has an answer waits in
 :meth:`Writer.put`.
 
-It does not wait for links to a Redis node that is away while others answer. The store notes that
-the node is owed them, and a broker offers them from the replay log once the node is back.
+If one Redis node is away while others answer, the writer does not wait for it. The store notes that
+this node is owed links, and a broker offers these links from the replay log once the node is back.
 
 A batch leaves when it is full, or when the most urgent of its results is due. A result's links to
 its own host cannot be fetched before the host's delay is over. So a batch may wait a little for
-other results: a commit, a call of Redis and one of a broker cost some 2 ms of CPU for any number.
+other results: a commit, a call of Redis and a call of a broker cost some 2 ms of CPU, however large
+the batch is.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Writer:
         self._due = math.inf
         """When the next batch leaves."""
         self._some = Event()
-        self._sooner = Event()  # set when it leaves sooner than expected
+        self._sooner = Event()  # set when the next batch leaves sooner than expected
         self._below_limit = Event()
         self._idle = Event()
         self._idle.set()
@@ -263,8 +264,8 @@ class Writer:
     def _late(self, batch: Sequence[Result]) -> frozenset[str]:
         """Return the nodes that results with an expired lease link to.
 
-        Others may have done their tasks, and crawls may be over. If this process dies before it
-        admits the links, no other process would admit them.
+        Other workers may have done the tasks of these results, and crawls may be over. If this
+        process dies before it admits the links, no other process would admit them.
         """
         now = self._clock()
         late = [r for r in batch if r.held.deadline <= now or r.held.lost]
@@ -275,7 +276,8 @@ class Writer:
         )
 
     def _carry_out(self, work: Commit, batch: Sequence[Result] = ()) -> Stamp:
-        """Commit, with the debts of nodes, until that succeeds: see ``work.owes`` afterwards.
+        """Commit ``work`` with the debts of nodes, until that succeeds; ``work.owes`` has the
+        debts.
 
         The debts are decided again for each try: while the store is away, nodes go and come, and
         leases of ``batch`` end.
@@ -322,9 +324,9 @@ class Writer:
         """Admit the links of pages whose rows carry ``stamp``; return False if the stamp is too
         old.
 
-        Nodes in ``owed`` need not take them. The stamp is too old when a node's tick has passed it
-        by the margin, or may have before the node was owed the links: a recovery of that node would
-        not read these rows.
+        Nodes in ``owed`` need not take the links. The stamp is too old when a node's tick has
+        passed it by more than the margin: a recovery of that node would not read these rows. If a
+        node became owed the links just now, the store's clock counts as its tick.
         """
         links: dict[int, list[Admission]] = {}
         for page in pages:
@@ -360,7 +362,7 @@ class Writer:
         if left:
             log.info("links_owed", nodes=len(left), stamp=stamp.clock)
             clock = until_available(partial(self._store.owe, left, stamp.clock), "store")
-            admitted.tick = max(admitted.tick, clock)  # up to then their ticks may have followed it
+            admitted.tick = max(admitted.tick, clock)  # their ticks may be as high as the clock
         return admitted
 
 

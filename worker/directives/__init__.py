@@ -1,1 +1,1 @@
-"""Whose content is kept: what follows from pages' directives, and from copies."""
+"""Which pages keep their content: their directives may forbid it, and copies are left out."""

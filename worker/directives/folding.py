@@ -3,12 +3,12 @@
 The canonical URL that a page names is a hint, and often wrong: whole sites name their home page,
 lists name their first page. So the text of a page is left out only if this crawl stores the text of
 its canonical URL, and that text has at least nineteen twentieths of the page's words. The order of
-words does not matter, as in a list with another order. A page that itself names another URL never
-counts as an original; so chains and loops lose no text. All other text is kept: that of pages which
-name a URL that is not fetched yet, or never can be, that is gone, out of scope or not to be kept.
-The canonical URL is admitted like a link, at the depth of the page that names it. Pages could name
-others without end, so it counts as a redirect: after :data:`MAX_REDIRECTS` in a row the next is not
-admitted.
+words does not matter: a list in another order is a copy, too. A page that itself names another URL
+never counts as an original; so chains and loops lose no text. All other text is kept, for example
+if the canonical URL is not fetched yet, is gone, is out of scope, or has content that is not to be
+kept. The canonical URL is admitted like a link, at the depth of the page that names it. Pages could
+name other pages without end, so a canonical URL counts as a redirect: after :data:`MAX_REDIRECTS`
+redirects in a row, no further URL is admitted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Visit
 
 NEW_SHARE = 20
-"""The original may lack one part in this many of a copy."""
+"""The original may lack at most one of this many letters of a copy."""
 MOST_CHARS = 128 * 1024
 """Longer texts must be equal: counting the words of two takes some 20 ms."""
 WAIT_SECONDS = 2.0
@@ -46,7 +46,7 @@ _LONG = 20
 
 
 class Folding:
-    """Finds copies, for one process. ``fingerprint`` returns that of a canonical URL."""
+    """Finds copies, for one process. ``fingerprint`` returns the fingerprint of a canonical URL."""
 
     def __init__(self, store: RootStore, fingerprint: Callable[[str], int]) -> None:
         self._store = store
@@ -104,8 +104,8 @@ class Folding:
 
 
 def says_the_same(copy: str, original: str) -> bool:
-    """Return whether an original has nearly all words of a copy, as often; False if there are
-    none."""
+    """Return whether an original has nearly all words of a copy, each as often; False if the copy
+    has no words."""
     if copy == original:
         return bool(copy)
     if max(len(copy), len(original)) > MOST_CHARS:

@@ -29,7 +29,7 @@ BACKLOG = 16
 _COMMAND = (sys.executable, "-P", "-m", "greencrawl.worker", "--metrics")
 AGAIN_SECONDS, MOST_AGAIN_SECONDS = 1.0, 60.0
 """Seconds between two starts of the process: doubled with each death, up to the second number.
-After a process that ran for so long, it is the first number again."""
+After a process that ran for longer than the second number, the pause is the first number again."""
 
 
 def check_settings(settings: Settings) -> None:
@@ -63,8 +63,8 @@ class Exporter:
     def look(self) -> None:
         """Start the process if there is none.
 
-        It holds the lock on the worker's id, as all children of the supervisor do. So when the
-        successor of a killed supervisor gets the lock, the address is free.
+        The process holds the lock on the worker's id, as all children of the supervisor do. So when
+        the successor of a killed supervisor gets the lock, the address is free.
         """
         if self._process is not None and self._process.poll() is not None:
             self._after_death(self._process.pid)

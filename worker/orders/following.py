@@ -30,8 +30,8 @@ log = logger("orders")
 WAIT_SECONDS = 15.0
 """A call waits for at most this many seconds: so a report is never older."""
 DRAIN_SECONDS = 0.5
-"""It waits for at most this many seconds while a process hands back its sessions, because people
-wait for that."""
+"""A call waits for at most this many seconds while the process hands back its sessions, because
+people wait for that."""
 SETTLE_SECONDS = 5.0
 """For this long after an order it reports often, while it has more sessions than it may."""
 UNKNOWN_SECONDS = 30.0
@@ -68,10 +68,10 @@ class Follower:
         self._clock = clock
         self._options = NodeOptions()
         self._ordered = -SETTLE_SECONDS
-        """When it was ordered something else the last time."""
+        """When an order last changed something."""
         self._told = self._telling = (clock(), 0, 0)
-        """When it last reported, and how many requests and pages then; and the present report,
-        which may be lost."""
+        """Moment, requests and pages: first of the last report that arrived, then of the present
+        report, which may be lost."""
 
     def start(self) -> None:
         """Take over the last orders of this worker."""

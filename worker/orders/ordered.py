@@ -44,7 +44,7 @@ class OrderedProcess:
         self._sender = sender
 
     def keep(self, options: NodeOptions) -> None:
-        """Apply the orders in force. How many processes there are is the supervisor's part."""
+        """Apply the orders in force. The supervisor follows the ordered number of processes."""
         set_level(options.log_level or self._settings.log_level)
         self._rate.set(options.requests_per_second or 0.0)
         self._engine.keep(

@@ -2,8 +2,8 @@
 against hosts.
 
 While a page is parsed, no socket is read. An answer that comes meanwhile is seen at the next turn
-of the loop. So the busy time before that turn is our part of its wait. If the answer had still not
-come at the end of a busy time, that time counts as the host's.
+of the loop. So the busy time before that turn is our part of the answer's wait. If the answer had
+still not come at the end of a busy time, the busy time counts as the host's time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Blocked:
         return self._clock(), self._loop.iteration
 
     def end(self, begun: tuple[float, int]) -> None:
-        """Note the end of a busy time, unless other greenlets ran meanwhile: then none was held
-        up."""
+        """Note the end of a busy time, unless other greenlets ran meanwhile: then no answer
+        waited."""
         began, turn = begun
         now = self._clock()
         if now - began >= LEAST_SECONDS and self._loop.iteration == turn:
@@ -51,8 +51,8 @@ class Blocked:
     def before_this(self, count: int) -> float:
         """Return the seconds of busy times after number ``count`` in which an answer waited.
 
-        The answer arrived before the end of these times: it was seen at the loop's next turn, or
-        before they began.
+        The answer arrived before the end of a busy time: the loop saw it at its next turn, or
+        before the busy time began.
         """
         turn = self._loop.iteration
         seen = self._clock() - max(time() - self._loop.now(), 0.0)
@@ -78,7 +78,7 @@ _of_hub: dict[object, Blocked] = {}
 
 
 def blocked() -> Blocked:
-    """Return the one of this thread's hub."""
+    """Return the :class:`Blocked` of this thread's hub."""
     hub = gevent.get_hub()
     found = _of_hub.get(hub)
     if found is None:

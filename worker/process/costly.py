@@ -1,11 +1,11 @@
 """Hosts whose pages take more CPU than they are granted.
 
-It is the CPU for reading them, or for undoing their content-encodings
+The CPU for reading pages counts, and the CPU for undoing their content-encodings
 (``greencrawl.worker.kernels.http.granted``). The pages of such a host, and of others of its
 registrable domain, are read in a process of their own until some in a row were cheap again. The
 same holds for all hosts on a machine if :data:`BAD_NEIGHBOURS` domains had such hosts there. The
-host rests :data:`REST` times as long as its pages took. After :data:`PARKED_AFTER` of them, which
-took :data:`PARKED_SECONDS` together, it is blocked.
+host rests :data:`REST` times as long as its pages took. After :data:`PARKED_AFTER` such pages,
+which took :data:`PARKED_SECONDS` together, the host is blocked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from greencrawl.schema.records import Failure, Fetched
 from greencrawl.worker.http.addresses import address_name
 
 PARKED_AFTER = 5
-"""At most this many pages of a host may exceed their grant."""
+"""A host may be blocked once this many of its pages have exceeded their grant."""
 PARKED_SECONDS = 1.0
-"""These may take at most this many CPU seconds."""
+"""The host is blocked if these pages took this many CPU seconds together."""
 CHEAP_AGAIN = 20
 """After this many pages in a row within their grant, a host is trusted again."""
 BAD_NEIGHBOURS = 3
@@ -36,7 +36,7 @@ REST = 10.0
 UNPACKING_SECONDS = 0.05
 UNPACKING_SECONDS_PER_BYTE = 0.02e-6
 """CPU seconds that undoing an answer's content-encodings is granted: a fixed time, and a time for
-each byte as it came. Ten honest megabytes take 0.02 to 0.04 s; they came as two to four."""
+each byte on the wire. Ten honest megabytes, two to four on the wire, take 0.02 to 0.04 s."""
 
 _DENSE_BYTES = 128 * 1024
 _DENSE = 50

@@ -85,8 +85,8 @@ class CrashRecord:
     ) -> None:
         """Open the record.
 
-        ``lock`` is the one under which pages are parsed; the default is one of threads, which is
-        slower if gevent has patched it. ``blocked`` is told how long each body took.
+        Pages are parsed under ``lock``. The default is a lock of threads, which is slower if gevent
+        has patched it. ``blocked`` notes how long each body took.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -44,9 +44,10 @@ SITEMAP_SECONDS = 5.0
 
 
 def _pack(visit: Visit, fetched: Fetched) -> None:
-    """Pack a large body, which sitemaps are read from as well.
+    """Pack a large body; sitemaps can be read from a packed body, too.
 
-    It may wait long for its turn, and all fetching sessions would wait for its memory.
+    A body may wait long for its turn, and meanwhile all fetching sessions would wait for its
+    memory.
     """
     if len(fetched.body) <= _LARGE_BYTES or fetched.body.startswith(_GZIP_MAGIC):
         return
@@ -112,8 +113,8 @@ class Guarded:
     ) -> None:
         """Build the object.
 
-        ``fetching`` is the process in which kernels ask for suspects. It is another one, since the
-        first may have to judge the answers that they get.
+        ``fetching`` is the process in which kernels ask for suspects. It should not be
+        ``quarantine``, because that process may have to judge the answers that kernels get.
         """
         self._crash_record = crash_record
         self._quarantine = quarantine
@@ -122,10 +123,10 @@ class Guarded:
         self._sitemap = BoundedSemaphore(1)
 
     def excluded_by(self, visit: Visit, task: Task, url: str, *, link: bool = False) -> str | None:
-        """Judge by the crawl's rules the task's URL, the target of its redirect, or a ``link``.
+        """Judge the task's URL, the target of its redirect, or a ``link`` by the crawl's rules.
 
-        An old crawl's pattern that backtracks for ever hangs the process. Its failures count like
-        those of a hook.
+        An old crawl's pattern that backtracks for ever hangs the process. Failures by such a
+        pattern count like failures of a hook.
         """
         rules = visit.context.rules
         if not visit.context.backtracks:
@@ -137,8 +138,8 @@ class Guarded:
             return rules.judge(task, url, link)
 
     def as_page(self, visit: Visit, task: Task) -> Task:
-        """Return a requisite whose answer is HTML, as for an ``object``, as a page, if the crawl's
-        rules allow it."""
+        """Return the task of a requisite with an answer in HTML, for example of an ``object``, as
+        the task of a page, if the crawl's rules allow the page."""
         page = as_page(task)
         return task if self.excluded_by(visit, page, page.url) else page
 
@@ -222,9 +223,9 @@ class Guarded:
     ) -> Reading:
         """Read a sitemap or feed, with turns for others.
 
-        One long sitemap is read at a time, which saves memory. If a crawl's patterns may backtrack
-        for ever, it is read alone. Sitemaps that take too long count against their host.
-        ``fetched`` is reduced to the parts that are kept of a page.
+        One long sitemap is read at a time, which saves memory. If the crawl's patterns may
+        backtrack for ever, the quarantine reads the sitemap. Sitemaps that take too long count
+        against their host. ``fetched`` is reduced to the parts that are kept of a page.
         """
         if task.suspect or visit.context.backtracks:
             with visit.held.waiting(request=False):
@@ -268,7 +269,8 @@ class Guarded:
     def _read_in_quarantine(
         self, visit: Visit, task: Task, fetched: Fetched, spent: float, kernel: Kernel
     ) -> Reading:
-        """Read alone; ``spent`` seconds of CPU went into it here already."""
+        """Let the quarantine read an answer; this process has spent ``spent`` seconds of CPU on
+        it."""
         try:
             with visit.held.waiting(request=False):
                 reading = self._quarantine.read(visit.context, task, fetched, kernel.name)
@@ -287,7 +289,7 @@ class Guarded:
         return reading
 
     def _charge(self, visit: Visit, fetched: Fetched, reading: Reading, most: float) -> None:
-        """Let a page's host rest for what the page took beyond its grant, ``most``."""
+        """Charge the host of a page that took more CPU than its grant, ``most``: the host rests."""
         cpu = reading.cpu
         reading.costly = f"reading it took {cpu:.2f} s of CPU, and {most:.2f} s were granted"
         self._bill(visit, fetched, cpu, most)

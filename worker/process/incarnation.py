@@ -1,9 +1,10 @@
 """Incarnations: numbers that tell the lives of a worker's process apart.
 
-A file keeps the latest ones. Each process holds a lock beside it as long as it lives. So a process
-that gets the lock knows that the noted ones are over. A copy of the folder holds the same numbers,
-but their processes may be at work where it was copied from. So the file also says in which folder
-and in which boot of the machine it was written; elsewhere its numbers say nothing about deaths.
+A file keeps the latest incarnations. Each process holds the lock next to this file as long as the
+process lives. So a process that gets the lock knows that all noted incarnations are over. A copy of
+the folder holds the same numbers, but their processes may be at work where it was copied from. So
+the file also says in which folder and in which boot of the machine it was written; elsewhere its
+numbers say nothing about deaths.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Incarnation:
-    """This life's ``number``, and those of earlier lives that are known to be over (``dead``)."""
+    """The ``number`` of this life, and the numbers of earlier lives that are known to be over
+    (``dead``)."""
 
     number: int
     dead: tuple[int, ...] = ()
@@ -41,7 +43,7 @@ def boot_id() -> str:
 def begin(path: Path) -> Incarnation:
     """Return :func:`next_incarnation` of this process, which holds the lock until it ends.
 
-    If another process has the lock, none is known to be dead. Raises OSError.
+    If another process has the lock, no earlier life is known to be over. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -54,15 +56,15 @@ def begin(path: Path) -> Incarnation:
 def next_incarnation(
     path: Path, *, boot: str | None = None, holds_lock: bool = True
 ) -> Incarnation:
-    """Note a start in the file at ``path``, durably; its number is above all before.
+    """Note a start in the file at ``path``, durably; its number is above all earlier numbers.
 
-    It is made of the clock's seconds and five random digits. Because of the seconds, a worker that
-    lost its folder does not look like an older incarnation of itself. The digits tell two machines
-    apart that use one name and started in the same second or from copies of one folder. Lua can
-    write fourteen digits.
+    The number is made of the clock's seconds and five random digits. Because of the seconds, a
+    worker that lost its folder does not look like an older incarnation of itself. The digits tell
+    two machines apart that use one name and started in the same second or from copies of one
+    folder. Lua can write fourteen digits.
 
-    ``boot`` names the boot of the machine; by default the kernel is asked. ``holds_lock``: all that
-    began in this folder before are over. Raises OSError.
+    ``boot`` names the boot of the machine; by default the kernel is asked. ``holds_lock``: all
+    incarnations that began in this folder before are over. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     boot = boot_id() if boot is None else boot
@@ -82,7 +84,7 @@ def next_incarnation(
 
 
 def _read(path: Path) -> tuple[tuple[int, ...], object]:
-    """Return the noted incarnations, the latest first, and where.
+    """Return the noted incarnations, the latest first, and where they were noted.
 
     An earlier version wrote one number.
     """

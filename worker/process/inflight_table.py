@@ -1,10 +1,11 @@
 """Which sessions have a request under way, in memory that outlives the process.
 
-When a worker's process dies, a server may still be busy with its last requests, so that their hosts
-must rest until those have surely ended. Other hosts need not rest: the next process reads here
-which they are, and says so when it reconciles. Like the crash record
-(``greencrawl.worker.process.crash_record``) this is a plain ``mmap`` of a file. Unlike it, it is
-not believed after a reboot, when the file may be older than the process's end.
+When a worker's process dies, a server may still be busy with its last requests, so the hosts of
+these requests must rest until the requests have surely ended. Other hosts need not rest: the next
+process reads their sessions here, and names them when it reconciles. Like the crash record
+(``greencrawl.worker.process.crash_record``) this is a plain ``mmap`` of a file. Unlike the crash
+record, the table does not count after a reboot, because the file may then be older than the
+process's end.
 
 Layout (little-endian): boot id 16 bytes, then a row a session: token u64 · state u8 · pad 7.
 """

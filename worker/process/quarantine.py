@@ -95,7 +95,7 @@ class RaisedInQuarantine(GreencrawlError):
 
 
 class Quarantine:
-    """The worker's side. Safe for many greenlets: they take turns.
+    """The worker's side of the quarantine. Safe for many greenlets: they take turns.
 
     A request may take ``stall_seconds`` there, like a page in the worker itself. ``environ`` is the
     process's environment, by default ours.

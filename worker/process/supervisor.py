@@ -181,8 +181,8 @@ class Supervisor:
         return child
 
     def _child_if_room(self, number: int) -> Child | None:
-        """Return such a child; None while the disk is full: others go on, and a later look tries
-        again."""
+        """Return a child that is about to be started; None while the disk is full: the other
+        children go on, and a later look tries again."""
         if self._clock() < self._disk_check_at:
             return None
         try:
@@ -368,7 +368,7 @@ def _environment() -> dict[str, str]:
     """Return a child's environment: ours, plus the setting that lets glibc keep more free pieces.
 
     A page's tree is thousands of small pieces, which are allocated and freed together. glibc reads
-    this when a process starts; other libraries do not. A value of the user's stays.
+    this when a process starts; other libraries do not. If the user has set a value, it stays.
     """
     given = os.environ.get("GLIBC_TUNABLES", "")
     if _KEPT_PIECES.partition("=")[0] not in given:

@@ -13,7 +13,7 @@ from greencrawl.worker.process.steps import Budget, Steps, T
 
 _SLICE_SECONDS = 0.002
 _REST = 3.0
-"""After a slice other greenlets have this many times as long; with 0 no timer and no socket would
+"""After a slice, other greenlets get this many times its length; with 0, no timer or socket would
 become ready."""
 
 
@@ -33,8 +33,8 @@ def in_turns(
     """Return the result of ``steps``, and the CPU seconds that they took; others have turns in
     between.
 
-    ``guard`` surrounds each step. Beyond a ``budget`` it is set to be over; beyond twice as much
-    this raises TookTooLong.
+    ``guard`` surrounds each step. Beyond the ``budget``, its ``over`` is set; beyond twice the
+    budget, this raises TookTooLong.
     """
     most = inf if budget is None else budget.seconds
     took, begun = 0.0, thread_time()

@@ -7,19 +7,19 @@ The answers count as follows (section 2.3.1): 2xx is parsed, up to 500 KiB; up t
 followed; 4xx except 429 means that there are no rules; 429, 5xx and network errors mean complete
 disallow, for now. A redirect to another *host* needs that host's own session. So the question goes
 through the queue, as a task that is no page (``TaskKind.ROBOTS``), and the worker with that host's
-session answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
-answer in time the file counts as unreachable for now.
+session puts the answer into the shared cache. Meanwhile our session waits, sending nothing; without
+an answer in time the file counts as unreachable for now.
 
 Only a redirect to what looks like a robots.txt is followed (:func:`_wanted`), over two other hosts
-at most. Otherwise a host could make us send requests of its choice to others, which their own rules
-may forbid. A file that is not fetched and may have rules (:func:`_may_rule`) counts as unreachable.
-A redirect to a home page, an error or a login means, as a 404 or 401 does, that there are no rules.
+at most. Otherwise a host could make us send any request to another host, whose own rules may forbid
+it. A file that is not fetched and may have rules (:func:`_may_rule`) counts as unreachable. A
+redirect to a home page, an error or a login means, as a 404 or 401 does, that there are no rules.
 
-A long file is compiled in slices, between which other greenlets have their turn, one file at a
-time; its host then rests for many times as long as that took.
+Long files are compiled one at a time, in slices, with turns for other greenlets in between. The
+host then rests for many times as long as its file took.
 
-The shared cache may refuse a file, for example near Redis' memory limit. Then this process uses the
-rules that it keeps itself, and each of the others fetches the file once.
+The shared cache may refuse a file, for example near Redis' memory limit. Then each process fetches
+the file once, and uses the rules that it keeps itself.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ from greencrawl.worker.session.fetcher import Visit
 
 MAX_REDIRECTS = 5
 _LAST_HOST = MAX_REDIRECTS - 1
-"""A redirect count for the second other host: from it no redirect to a third is followed."""
+"""The second other host begins with this redirect count: no redirect to a third host is
+followed."""
 SHARED_SECONDS = 23 * 3600
 LOCAL_SECONDS = 3600
-"""Together with the shared cache 24 hours, after which RFC 9309 (2.4) allows no copy."""
+"""With the time in the shared cache this makes 24 hours: RFC 9309 (2.4) allows no older copy."""
 ASK_SECONDS = 10.0
 """A session waits this long for an answer from another host's session."""
 ASK_AGAIN_SECONDS = 30.0
@@ -61,8 +62,8 @@ _LOOK_SECONDS = 0.05
 _MOST_FETCHES = 16
 """At most this many sessions ask the shared cache at the same time.
 
-Each needs a connection to Redis. A thousand that began together opened some 300, for one query each
-and 20 KB.
+Each of them needs a connection to Redis. A thousand sessions that began together opened some 300
+connections, each of 20 KB and for one query.
 """
 _ORIGINS = 2000
 _RULES_BYTES = 64 * 1024 * 1024
@@ -70,7 +71,8 @@ _RULES_BYTES = 64 * 1024 * 1024
 _LONG_BYTES = 32 * 1024
 """Longer files are compiled one at a time."""
 _DEAR_SECONDS, _SHARE = 0.02, 0.05
-"""A file that takes more CPU seconds than this may take this share of its host's time."""
+"""A file that takes more CPU seconds than the first number may take the second number, a share, of
+its host's time."""
 _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 
@@ -299,7 +301,7 @@ def _wanted(target: str, same_host: bool) -> bool:
 
 
 def _may_rule(target: str) -> bool:
-    """Return whether there may be rules: its path, or a parameter's name, mentions robots or
+    """Return whether ``target`` may have rules: its path, or a parameter's name, mentions robots or
     text."""
     path, query = _path_and_query(target)
     return "robots" in path or ".txt" in path or query.startswith("robots") or "&robots" in query
@@ -314,8 +316,8 @@ def _path_and_query(url: str) -> tuple[str, str]:
 def _unreachable(cause: Failure) -> Failure:
     """Return the failure of every page of the origin, with what is known of the cause.
 
-    If no page could be fetched either (the address is forbidden, the name does not exist, nothing
-    listens), that is the failure, and the table decides what follows.
+    If the cause stops pages, too (the address is forbidden, the name does not exist, nothing
+    listens), the cause is the failure, and the table decides what follows.
     """
     if not cause.requests:
         return cause

@@ -1,9 +1,10 @@
 """The compiled rules of one product token: they decide which rule holds for a URL.
 
 Rules without ``*`` are in a sorted table: one binary search finds the longest that a URL begins
-with, however many there are. Rules with ``*`` are kept by the text before the first one, and only
-those whose start fits are tried. Their pieces are searched for from the left. That is enough: if
-any placement of the pieces fits, so does that one. Nothing is tried twice.
+with, however many there are. Rules with ``*`` are grouped by the text before their first ``*``, and
+only rules whose start fits are tried. The pieces between the ``*`` are searched for from the left.
+That is enough: if any placement of the pieces fits, the leftmost one fits, too. No placement is
+tried twice.
 
 Two bounds keep the work for a URL under :data:`BUDGET`, 0.1 to 0.15 ms, whatever a file says:
 
@@ -13,8 +14,8 @@ Two bounds keep the work for a URL under :data:`BUDGET`, 0.1 to 0.15 ms, whateve
 * Work is counted before it is done, by its worst case. If the rest of the budget is too small to
   decide, the URL is forbidden.
 
-Both forbid more than the file does, never less, so that RFC 9309 is kept: it says what may not be
-fetched. It requires that 500 KiB of a file are read, and they are.
+Both bounds may forbid more than the file does, never less. So RFC 9309 is kept: it says what may
+not be fetched. It also requires that 500 KiB of a file are read, and they are read.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _MANY = 500
 _LOOKED_UP = 22
 """The look-up of parts of four octets in a URL costs this many units an octet."""
 _COUNTED, _SPLIT = 0.5, 90
-"""To count a letter in a URL costs this many units an octet; to note what follows a match costs the
-second number."""
+"""To count a letter in a URL costs the first number of units an octet; to note what follows a match
+costs the second number."""
 _SORTED = 50
 """Units for each wildcard that was found in this way."""
 _CUT = 1 << 31
@@ -72,8 +73,8 @@ _Tries = tuple[tuple[int, str, Wildcard], ...]
 class _Head:
     """Wildcards with the same start, most specific first; ``above`` are those with a shorter start.
 
-    ``worst`` and ``worst_octet`` are the units for trying them all, and the further units for each
-    octet of the URL; ``count`` is how many they are. All three include those above.
+    To try all of them costs ``worst`` units, and ``worst_octet`` more units for each octet of the
+    URL; ``count`` is their number. All three numbers include the wildcards ``above``.
     """
 
     __slots__ = ("_short", "above", "count", "fours", "tries", "worst", "worst_octet")
@@ -93,7 +94,8 @@ class _Head:
         self.fours: dict[int, list[int]] = {}
         """Four octets within one piece → indexes of wildcards."""
         self._short: dict[str, dict[str, list[int]]] = {}
-        """Wildcards with shorter pieces: by the first letter of their key, then by its others."""
+        """Wildcards with shorter pieces: by the first letter of their key, then by its other
+        letters."""
         if len(wildcards) > _FEW:
             self._look_up()
 
@@ -164,9 +166,10 @@ class _Seen:
         return self._fours
 
     def after(self, letter: str, rests: Mapping[str, object]) -> Iterable[str]:
-        """Return those of ``rests``, of two letters at most, that follow ``letter`` somewhere.
+        """Return the ``rests``, of two letters at most, that follow ``letter`` somewhere in the
+        URL.
 
-        None of them contains ``letter``, so each ends before ``letter`` comes again.
+        No rest contains ``letter``, so each ends before ``letter`` comes again.
         """
         known = self._after.get(letter)
         if known is not None:
@@ -205,9 +208,9 @@ def _meant(value: bytes, allow: bool) -> Iterator[str]:
 class Group:
     """The rules of a file for one product token, merged and arranged so that a check is cheap.
 
-    ``delay``: the requested seconds between requests, the largest of several, or None. A rule is
-    known by its code. The code has its length and whether it allows, which decide between rules,
-    and where its line begins in ``text``.
+    ``delay``: the requested seconds between requests, the largest of several, or None. Each rule
+    has a code. The code consists of the rule's length and whether it allows, which decide between
+    rules, and of the place in ``text`` where its line begins.
     """
 
     __slots__ = ("_heads", "_keys", "_nodes", "_plain", "_text", "delay")
@@ -326,7 +329,8 @@ class Group:
 
 
 def _decide_counting(target: str, last: _Head, code: int, keys: frozenset[int]) -> int:
-    """Return the same if it may take too long: work is counted, and ends with the budget."""
+    """Decide like :meth:`Group._decide` if this may take too long: count the work, and return
+    UNDECIDED if the budget does not suffice."""
     seen = _Seen(target, keys)
     look = CALL + SEARCHED * len(target)
     many = last.count * look > _LOOKED_UP * len(target)

@@ -1,9 +1,9 @@
 """robots.txt by RFC 9309: parsing, matching, and the record that caches it.
 
-These are pure functions of bytes: fetching, redirects and when to fetch again are the engine's.
-Beyond the RFC, ``Crawl-delay`` is read, and common typing errors of site owners are read as they
-were meant: ``Disalow``, a missing colon, a path without its slash. docs/politeness.md says how a
-file is read where the RFC leaves it open. protego was tried: it matches product tokens by prefix,
+These are pure functions of bytes: other modules fetch, follow redirects, and decide when to fetch
+again. Beyond the RFC, ``Crawl-delay`` is read, and common typing errors of site owners are read as
+they were meant: ``Disalow``, a missing colon, a path without its slash. docs/politeness.md says how
+a file is read where the RFC leaves it open. protego was tried: it matches product tokens by prefix,
 lets any directive end a group of user-agents, and cannot name the line that decides.
 """
 
@@ -33,8 +33,8 @@ Verdict = Literal["parse", "allow_all", "disallow_all_for_now"]
 Kind = Literal["rules", "allow", "deny"]
 
 _RULES_BYTES, _RULE_BYTES, _STAR_BYTES = 1000, 100, 600
-"""Bytes that rules take besides their text: all together; each without ``*``; each ``*`` of the
-others."""
+"""Bytes that rules take besides their text: for the whole file, for each rule without ``*``, and
+for each ``*`` of the other rules."""
 _TOKEN_BYTES, _SITEMAP_BYTES = 200, 60
 
 _FIELDS = {
@@ -62,7 +62,7 @@ _UTF_16 = (
 """How a file in UTF-16 begins: with its mark, or with the word User-agent."""
 _LINE_END = re.compile(rb"[\r\n]")
 _READ_BYTES = 8192
-"""Octets that are searched for lines, or one longer line, before others have their turn."""
+"""Others have their turn after this many octets were searched for lines, or one longer line."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class _Block:
 def _said(body: bytes) -> Iterator[re.Match[bytes] | None]:
     """Yield the lines of a file that have a meaning.
 
-    None now and then: work may be interrupted there.
+    Yield None now and then: the work may be interrupted there.
     """
     begin = 0
     while begin < len(body):
@@ -175,11 +175,12 @@ def product_token(user_agent: str) -> str:
 
 
 _token_of_ours = lru_cache(maxsize=256)(product_token)
-"""A cached product_token() for agents of crawls, which are few and short; each page asks."""
+"""A cached product_token() for agents of crawls, which are few and short; it is called for each
+page."""
 
 
 def parse(body: bytes) -> Rules:
-    """Parse a robots.txt; any bytes are one, so nothing is raised. RFC 9309 section 2.2.
+    """Parse a robots.txt; any bytes are valid, so nothing is raised. RFC 9309 section 2.2.
 
     Groups of one product token are merged. Only the first ``MAX_BODY_BYTES`` count, without the
     line that they cut through; ``worker.robots.matching`` says what else is bounded.
@@ -199,7 +200,7 @@ def parse_steps(body: bytes) -> Steps[Rules]:
     group, lines = _Group(), list[bytes]()
     block = _Block(group)
     tokens: set[str] | None = None  # tokens of the group; None once its rules have begun
-    delayed = False  # whether the run of User-agent lines has ended, but not the group
+    delayed = False  # True once the run of User-agent lines has ended, but not the group
     for said in _said(body):
         if said is None:
             yield
@@ -309,7 +310,8 @@ def pack(kind: Kind, body: bytes, fetched_ms: int) -> bytes:
 
 
 def unpack(record: bytes) -> Cached | None:
-    """Undo :func:`pack`. None if the record is damaged: then robots.txt is to be fetched again."""
+    """Return the record that :func:`pack` compressed; None if it is damaged: then robots.txt is to
+    be fetched again."""
     try:
         return wire.from_msgpack(wire.unpack(record, 2 * MAX_BODY_BYTES), Cached)
     except (zstandard.ZstdError, msgspec.DecodeError):

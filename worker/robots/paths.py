@@ -36,16 +36,16 @@ _URL = {
 }
 """How unusual octets in a URL are written."""
 _PATTERN = {**_URL, b"*": b"*"}
-"""How they are written in a rule, where a bare ``*`` keeps its meaning."""
+"""How unusual octets are written in a rule, where a bare ``*`` keeps its meaning."""
 
 
 def _spelt(path: bytes, odd: dict[bytes, bytes]) -> str:
-    """Give two spellings of one path one form (RFC 3986, section 6.2.2), one unit after another.
+    """Return a path in the one form that all its spellings have (RFC 3986, section 6.2.2).
 
     Unreserved octets stand for themselves, and octets that no URL may have are percent-encoded. All
-    others stay as they were written, since encoded they mean something else: ``%2B`` is not ``+``.
-    Only ``*`` and ``$`` equal their encodings, except a bare ``*`` and a final ``$`` of a rule (RFC
-    9309 section 2.2.3).
+    other octets stay as they were written, because their encoding means something else: ``%2B`` is
+    not ``+``. Only ``*`` and ``$`` equal their encodings, except a bare ``*`` and a final ``$`` of
+    a rule (RFC 9309 section 2.2.3).
     """
     return _ODD.sub(lambda found: odd[found[0]], path).decode("ascii")
 
@@ -67,7 +67,7 @@ def target_of(url: str) -> str:
 def pattern_of(value: bytes) -> str | None:
     """Return the path of a rule, normalised for comparison, without two ``*`` in a row.
 
-    None if it is too long to match any URL, or names a host without any path of it.
+    None if the path is too long to match any URL, or names a host without a path.
     """
     if b"**" in value:
         value = _STARS.sub(b"*", value)

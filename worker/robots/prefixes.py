@@ -16,8 +16,8 @@ _SORT_CHUNK = 2048
 class Prefixes:
     """Strings with their codes; finds the longest that another string begins with.
 
-    ``best`` is the largest code of a string or of one that it begins with, ``exact`` the code for
-    that very string alone.
+    ``best`` has, for each string, the largest code of this string and of those that it begins with;
+    ``exact`` has the code that counts only if the whole other string is equal.
     """
 
     __slots__ = ("best", "exact", "jumps", "parents", "texts")
@@ -62,7 +62,7 @@ class Prefixes:
         return table
 
     def find(self, target: str) -> int:
-        """Return where the longest string is that ``target`` begins with, or -1."""
+        """Return the place of the longest string that ``target`` begins with, or -1."""
         texts, starts = self.texts, target.startswith
         at = bisect_right(texts, target) - 1
         # the string that it begins with is at or above this one

@@ -1,14 +1,14 @@
 """The tdmrep.json of each origin: known, fetched once, or not available for now.
 
-It is asked for before the first page of an origin, by the present session, with an ordinary paced
-and counted request, if robots.txt allows it. It is kept like robots.txt: in this process for an
-hour, in Redis for a day. :data:`MAX_REDIRECTS` are followed, on the same host, to a file of the
-same name, and only if the robots.txt of its origin allows it. A 4xx, or another kind of file, means
-that the site reserves nothing, by the report of TDMRep.
+Before the first page of an origin, the present session asks for the file with an ordinary paced and
+counted request, if robots.txt allows it. The file is kept like robots.txt: in this process for an
+hour, in Redis for a day. At most :data:`MAX_REDIRECTS` redirects are followed, on the same host, to
+a file of the same name, and only if the robots.txt of its origin allows it. A 4xx, or another kind
+of file, means that the site reserves nothing, by the report of TDMRep.
 
 A 429, a 5xx, a network error or a redirect that robots.txt forbids decides nothing yet. An answer
 that blocks the host for a page, such as a 429, blocks it here, too: the session ends, and its tasks
-go back without a failure. To bring this to an end, the file is asked for again
+go back without a failure. So that this does not go on for ever, the file is asked for again only
 :data:`AGAIN_SECONDS` after the host's wait. Meanwhile only the pages' own directives count, in all
 processes. If the shared cache does not take the file, each process uses what it got itself.
 """

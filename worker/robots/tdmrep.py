@@ -1,8 +1,8 @@
 """``/.well-known/tdmrep.json``: which paths of a site are reserved from text and data mining.
 
 By the report of the W3C's community group (https://www.w3.org/community/reports/tdmrep/) it is a
-JSON array of rules. The first that fits a URL's path and query counts; ``*`` stands for anything
-and a final ``$`` for the end, as in robots.txt.
+JSON array of rules. The first rule that fits a URL's path and query counts; ``*`` stands for
+anything and a final ``$`` for the end, as in robots.txt.
 
 The cost of a file is bounded: at most :data:`MAX_BODY_BYTES` and :data:`MAX_RULES` of it are read,
 and the work for one URL is :data:`BUDGET`, about 0.3 ms. If that is too little to decide, rights

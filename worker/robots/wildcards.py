@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 CALL, SEARCHED, _COMPARED = 100, 1.5, 2.5
-"""Units of a call of ``str.find``, and for each octet that it skips or compares again."""
+"""Units for a call of ``str.find``, for each octet that it skips, and for each that it compares
+again."""
 _PLACED = 200
 """Units of finding a piece at a place, and of checking that the whole piece is there."""
 _PART = 16
@@ -11,11 +12,11 @@ _PART = 16
 
 
 class Wildcard:
-    """A pattern with ``*`` that is not its last letter: ``head``, then ``pieces`` in this order.
+    """A pattern with a ``*`` that is not the last letter: ``head``, then ``pieces`` in this order.
 
     ``last`` is what a URL has to end with, None if its end is free. A piece is kept with a part of
     it in which no letter comes twice: searching for such a part takes nearly the same time in every
-    text. ``key`` is the longest of these.
+    text. ``key`` is the longest of these parts.
     """
 
     __slots__ = ("_least", "code", "head", "key", "last", "pieces")
@@ -42,7 +43,8 @@ class Wildcard:
         return self.last is None or at <= len(target) - len(self.last)
 
     def worst(self) -> tuple[float, float]:
-        """Return the units that this may take, and the further units for each octet of the URL."""
+        """Return the units that a check may take, and the further units for each octet of the
+        URL."""
         again = max((_again(piece) for piece, _, _ in self.pieces), default=0)
         octet = SEARCHED * 2 + _COMPARED * again
         return CALL * (len(self.pieces) + 3), octet

@@ -20,7 +20,7 @@ log = logger("worker")
 AWAY_PATIENCE_SECONDS = 5.0
 """How long a session waits for a Redis node that is away; then its place is of use to others."""
 AWAY_REST_SECONDS = 15.0
-"""How long its host rests after that, if it has another node."""
+"""How long the session's host rests after that, if the host itself is on another node."""
 
 
 def delays(first: float = 0.1, most: float = 2.0) -> Iterator[float]:
@@ -44,8 +44,8 @@ def until_available(
 ) -> T:
     """Call ``action`` until it does not raise Unavailable, for as long as that takes.
 
-    After ``most`` seconds Unavailable is raised. ``what`` names it in the log, once when the
-    trouble begins and once when it is over. Every other exception passes.
+    After ``most`` seconds Unavailable is raised. ``what`` names the part that is away in the log,
+    once when the trouble begins and once when it is over. Every other exception passes.
     """
     limit = monotonic() + most
     for count, delay in enumerate(delays()):

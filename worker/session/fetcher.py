@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from greencrawl.worker.http.client import Downloader
 
 TURN_SECONDS = 1.0
-"""Seconds between two checks whether the session of a request that waits for its turn is to end."""
+"""While a request waits for its turn: seconds between two checks whether its session must end."""
 CROWDED_SECONDS = 20.0
 """How long a host rests if there was no memory for its answer."""
 
@@ -73,7 +73,7 @@ class Visit:
         self.conditions: Mapping[int, dict[str, str]] = {}
         """Number of a task → header fields that ask only for a changed page."""
         self.stored: frozenset[int] | None = None
-        """Numbers of tasks whose URLs have a page; None until somebody looks."""
+        """Numbers of tasks whose URLs have a page; None until they are looked up."""
         self.judge = NO_JUDGE
         """Decides which URLs are parked, and learns from pages."""
 
@@ -142,7 +142,7 @@ class Visit:
                     watch=self._watched(),
                     pack=packs and self.least_cap > 0,
                 )
-        except NoShare as error:  # other hosts at its address were asked: it comes again
+        except NoShare as error:  # the share is used up: the host comes again later
             self.put_off(error.by, error.seconds, str(error))
         except MemoryTimeout as error:
             self._requests += 1
@@ -242,7 +242,7 @@ class Visit:
         raise VisitOver(why)
 
     def learn_robots(self, crawl_delay: float | None) -> None:
-        """Keep robots.txt's crawl-delay from now on: robots.txt is known."""
+        """Note that robots.txt is known, and keep its crawl-delay from now on."""
         self._robots_read = True
         if crawl_delay is not None:
             self._pace.learn_robots_delay(crawl_delay)

@@ -30,9 +30,9 @@ class HeldSession:
     ``ended`` says how it must end. "stop": soon and properly. "stale": at once and without a close,
     since its tasks are not ours any more. "silent": its host is unknown and sends nothing while
     others wait for its place. ``cut`` ends the current request if no part of its answer has come,
-    and says whether it did; it exists while an unknown host is asked. ``since`` is when its present
-    wait began – a request, or a suspect that is read alone – or None; ``row`` is its row in
-    ``inflight``.
+    and returns whether the request was ended; it is None unless an unknown host is asked. ``since``
+    is when its present wait began – a request, or a suspect that is read alone – or None; ``row``
+    is its row in ``inflight``.
     """
 
     session: Session
@@ -72,7 +72,7 @@ class HeldSession:
         self.interrupt()
 
     def waiting(self, *, request: bool) -> Waiting:
-        """Note as long as the body runs that it waits; ``request``: for its host."""
+        """Count the session as waiting while the body runs; ``request``: it waits for its host."""
         return Waiting(self, self.inflight if request and self.row is not None else None)
 
     @property
@@ -121,7 +121,7 @@ class Sessions:
 
     @property
     def fetching(self) -> int:
-        """Return how many are fetching."""
+        """Return how many sessions are fetching."""
         return self._fetching
 
     def __len__(self) -> int:
@@ -139,7 +139,7 @@ class Sessions:
         return held
 
     def holding(self) -> list[HeldSession]:
-        """Return those that are held now, the longest held first."""
+        """Return the sessions that are held now, the longest held first."""
         return list(self._held.values())
 
     def submitted(self, held: HeldSession) -> None:
@@ -150,9 +150,9 @@ class Sessions:
         """Note the broker's answer to a task's outcome.
 
         "stale" says nothing about the session: an outcome whose answer was lost is sent twice, and
-        the second time its task is not current. The next extend tells whether the session is.
-        "gone" does: its crawl was deleted, and its host is to be closed, so that it is free for
-        others.
+        the second time its task is not current. The next extend tells whether the session is stale.
+        "gone" ends the session: its crawl was deleted, and the session is to be closed, so that its
+        host is free for others.
         """
         held = self._held.get(token)
         if held is not None:
@@ -177,7 +177,8 @@ class Sessions:
     def extended(self, held: HeldSession, status: ItemStatus, deadline: float) -> None:
         """Note the broker's answer to an extend that was sent ``ttl`` before ``deadline``.
 
-        "away" leaves the deadline as it is: the session ends then unless the node is back before.
+        "away" leaves the deadline as it is: the session ends at the deadline unless the node is
+        back before.
         """
         if status == "away":
             return

@@ -1,11 +1,11 @@
 """The bytes of pages that a process has in hand, under one limit.
 
-They are received, wait to be read, or wait to be stored. A request counts what it has received; its
-session counts the answer until the writer has it; the writer counts its results. A body that is not
-small gets a promise of memory before it is received: its whole declared length, or twice what has
-come of it. Beyond :data:`MOST_BYTES` requests wait for a promise, and the kernel holds their hosts
-back; the request that needs least goes first. Bodies that are declared small go on, as far as a
-reserve lasts.
+Such bytes are being received, wait to be read, or wait to be stored. A request counts what it has
+received; its session counts the answer until the writer has it; the writer counts its results. A
+body that is not small gets a promise of memory before it is received: its whole declared length, or
+twice what has come of it. Beyond :data:`MOST_BYTES`, requests wait for a promise and read nothing,
+so that TCP holds their hosts back; the request that needs least goes first. Bodies that are
+declared small go on, as far as a reserve lasts.
 
 While requests wait, the others are checked. The request that would need longest to send its data
 again is ended, with a failure that says why, until there is room. A request that was promised much
@@ -125,7 +125,7 @@ class MemoryBudget:
                 self.favoured = min(waiting, key=_missing)  # of equal ones the oldest
 
     def _wake(self) -> None:
-        """Let those go on that have room, first those that need least."""
+        """Let requests go on if there is room for them; requests that need least go first."""
         for part in sorted([part for part in self.parts if part.waits], key=_missing):
             if part.waits is not None and part.fits():
                 part.go_on()
@@ -140,7 +140,7 @@ class Part:
 
     held = 0
     granted = 1
-    """It may hold this much, except for its first read."""
+    """The request may hold this much; only its first read may exceed it."""
     missing: int | None = 0
     """Bytes that have not come yet; None if unknown."""
     paused = 0.0

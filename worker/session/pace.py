@@ -51,9 +51,9 @@ _SLOW_DOWN = frozenset({408, 425, 429})
 class Pace:
     """When the next request of a session may start; it neither waits nor locks.
 
-    ``delay`` seconds are in force when the session opens and ``floor`` is the least they may come
-    down to (``greencrawl.schema.records.Session`` has both). If the floor is 0, latency causes no
-    delay; strain causes one, which decays again.
+    When the session opens, the delay is ``delay`` seconds; it never falls below ``floor``
+    (``greencrawl.schema.records.Session`` has both). If the floor is 0, latency causes no delay;
+    strain causes one, which decays again.
     """
 
     def __init__(self, delay: float, floor: float, *, clock: Clock = monotonic) -> None:
@@ -109,7 +109,7 @@ class Pace:
         else:
             overloaded = answer.kind in _OVERLOADED
         self._ended = self._clock()
-        if overloaded:  # never under the floor, which may be beyond what adapting alone may reach
+        if overloaded:  # the floor may be above the longest adaptive delay
             self._delay = min(max(FIRST_PENALTY, 2 * self.delay), MAX_ADAPTIVE_DELAY)
         elif isinstance(answer, Fetched) and answer.status < 400:
             self._succeeded(answer.elapsed_ms / 1000)

@@ -2,12 +2,13 @@
 
 A host has one session, so its delay is kept wherever it is leased. An address may have thousands of
 hosts. Before a request is sent, it takes one *start* of its address and one of its registrable
-domain, and a place among the address's connections if it opens one. A start becomes free a window
-after the request's end, not after its beginning: then the next request cannot arrive sooner than a
-window after it, however long either was on its way. How many starts there are is this process's
-share, which the frontier gives for some seconds (:mod:`greencrawl.broker.frontier.addresses`). One
-greenlet asks for all shares, many at a time, before they end. A session that finds no share waits
-for a moment, or is handed back, with a turn at which to come again.
+domain, and a place among the address's connections if it opens one. A start becomes free one window
+after the end of its request, not after the beginning: so the next request with this start cannot
+arrive within one window, however long both requests were on their way. The number of starts is this
+process's share, which the frontier gives for some seconds
+(:mod:`greencrawl.broker.frontier.addresses`). One greenlet asks for all shares, many at a time,
+before they end. A session that finds no share waits for a moment, or is handed back and gets a time
+at which to come again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ BATCH_SECONDS = 0.005
 TICK_SECONDS = 0.02
 """Seconds between two checks of waiting sessions, while there are any."""
 AGAIN_SECONDS = 0.5
-"""Seconds between two requests for more of what others hold."""
+"""Seconds between two calls for a larger share while others hold the rest."""
 CAPS_SECONDS = 10.0
 """How long the limits of a crawl count at an address after their last use."""
 NO_LIMIT = 1 << 30
@@ -118,7 +119,8 @@ class _Place:
                 pass
 
     def next_turn(self, now: float, rate: float) -> float:
-        """Return the seconds until the turn of a session that found no room: one after another.
+        """Return the seconds until the turn of a session that found no room; sessions have turns
+        one after another.
 
         A session whose crawl allows a higher ``rate`` comes when the stricter limit may be
         forgotten.
@@ -231,8 +233,8 @@ class Shares:
         connecting: _Place | None = None
         try:
             for name, shown, starts, most in wanted:
-                # Do not do it before its turn: a place that nobody has or waits for is forgotten,
-                # and then two places of one name would have a share each.
+                # Get each place only now: a place that nobody has or waits for is forgotten, and
+                # then two places of one name would have a share each.
                 place = self._place(name, shown, starts, most)
                 opens = connect and not name.startswith("d:")
                 self._enter(place, make_room if opens else None, deadline, starts)

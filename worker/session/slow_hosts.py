@@ -2,15 +2,15 @@
 
 A session is *slow* while one of its requests has been under way for longer than
 :data:`SLOW_SECONDS`. Such a session needs little but memory, so it is not counted among the
-greenlets. Neither is the session of an unknown host that has been silent for
-:data:`SILENT_SECONDS`. Another host may take its place, until :data:`SLOW_SHARE` times as many as
-there are greenlets are slow. Running sessions alone must not fill this limit. So a host that may
-turn out to be slow counts as slow from its start: unknown hosts, and, within half of the limit,
-hosts that are known to be slow or to fail. Beyond it their sessions are handed back at once, and
-the hosts rest for a while, here and at every other worker. Hosts known to be in good order never
-wait for any of them. An unknown host does not wait for other unknown hosts that have sent nothing.
-The connection of the one that is silent for longest is closed; the host counts as failing, and its
-URLs go back without a failure.
+greenlets. The session of an unknown host that has been silent for :data:`SILENT_SECONDS` is not
+counted, either. Other hosts may take the places of such sessions, until the slow sessions are
+:data:`SLOW_SHARE` times as many as the greenlets. Running sessions alone must not fill this limit.
+So unknown hosts, and hosts that are known to be slow or to fail, count as slow from their start.
+Hosts that are known to be slow or to fail may fill only half of the limit. Beyond its limit, a
+session is handed back at once, and its host rests for a while, here and at every other worker.
+Hosts known to be in good order never wait for slow hosts. An unknown host does not wait for other
+unknown hosts that have sent nothing. The connection to the unknown host that is silent for longest
+is closed; that host counts as failing, and its URLs go back without a failure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SLOW_SHARE = 2
 FRESH_SHARE = 0.5
 """The share of the greenlets for unknown hosts that replace silent ones."""
 REST_SECONDS = 20.0
-"""About how long a host rests that found no room: some of those before it are finished then.
+"""A host that found no room rests about this long: by then some hosts before it are finished.
 
 An unknown host rests for less if few others wait.
 """
@@ -113,8 +113,8 @@ class SlowHosts:
     def _cut_one(self) -> bool:
         """Cut off the unknown host that is silent for longest; return False if there is none.
 
-        Cut off none, too, while :data:`FRESH_SHARE` of the greenlets have such hosts that are not
-        slow yet: they would leave no greenlet to hosts in good order.
+        Cut off no host, either, while :data:`FRESH_SHARE` of the greenlets have unknown hosts that
+        are not slow yet: more of them would leave no greenlet to hosts in good order.
         """
         if len(self._doubtful - self._slow_sessions) >= self._fresh:
             return False
@@ -135,8 +135,8 @@ class SlowHosts:
         """Find the sessions that are slow at ``now`` (monotonic clock); return True if they have
         changed.
 
-        ``blocked`` returns for how long this process did other things since some moment. If a host
-        found no room, slow ones are asked to end after the present request.
+        ``blocked`` returns for how long this process did other things since a moment. If a host
+        found no room, slow sessions are to end after their present request.
         """
         before = self._slow_sessions, self._silent
         self._slow_sessions, self._silent = set(), set()

@@ -5,7 +5,7 @@ URLs to the link checker. See docs/discovery.md.
 
 ==============  ===========================================================
 ``origins``     the sitemaps of an origin, once a crawl
-``forms``       what a body is: XML, a list of lines, or none of ours
+``forms``       what a body is: XML, a list of lines, or neither
 ``unpacking``   a body in slices of text: gzip and its encoding undone
 ``xml``         what an XML document lists, by its elements
 ``listed``      what a whole sitemap lists, read in steps and under bounds

@@ -15,9 +15,9 @@ from greencrawl.worker.sitemaps.xml import Broken, XmlReader
 MAX_URLS = 50_000
 """At most this many URLs, and sitemaps, of one file count, by sitemaps.org."""
 MAX_URL_BYTES = 16 * 1024 * 1024
-"""All of them have at most this many characters.
+"""All URLs of one file have at most this many characters.
 
-Short references beside a long URL would make 400 MB of a few.
+Otherwise short references, resolved against a long URL, would make 400 MB of a few MB.
 """
 MAX_LINE = 64 * 1024
 
@@ -25,7 +25,8 @@ _SCHEMES = ("http://", "https://")
 
 
 class Listed(Struct):
-    """The contents of a sitemap. ``urls`` of pages, ``sitemaps`` of an index: canonical, in order.
+    """The contents of a sitemap. It has ``urls`` of pages and ``sitemaps`` of an index: canonical,
+    in order.
 
     ``failure`` says why it cannot be read, "" if it can. ``note`` says what was not read of it.
     """

@@ -1,9 +1,9 @@
 """The sitemaps of an origin: those that its robots.txt names, or the usual place.
 
-They are queued with the first page of the origin that this process reads, as links of its row. So
-they are in the replay log, whatever dies. If the row is refused – the crawl has reached a limit –
-they come with it again when it is read again. Other processes do the same once each; the frontier
-takes each URL once.
+Sitemaps are queued as links in the row of the first page of the origin that this process reads. So
+they are in the replay log, whichever process dies. If the row is refused, because the crawl has
+reached a limit, the sitemaps come with the page again when it is read again. Each other process
+does the same once; the frontier takes each URL once.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ class Origins:
 
     def __init__(self) -> None:
         self._queued_by: OrderedDict[tuple[int, str], int] = OrderedDict()
-        """A digest of the URL of the page that they came with."""
+        """For each crawl and origin: a hash of the URL of the page with which its sitemaps were
+        queued."""
 
     def links(
         self, crawl: Crawl, task: Task, named: Callable[[str], Sequence[str] | None]
     ) -> list[Admission]:
-        """Return the sitemaps of a stored page's origin, a link away from it; none if queued
-        before.
+        """Return the sitemaps of a stored page's origin, one link deeper than the page; none if
+        they were queued before.
 
-        ``named`` returns those that the robots.txt of a URL's origin names, as written, None if
-        that is not known now. A crawl with scope any takes only the sitemaps of its seeds' origins.
-        Otherwise every linked host of the web would add all its URLs.
+        ``named`` returns the sitemaps that the robots.txt of a URL's origin names, as written; None
+        if they are not known now. A crawl with scope any takes only the sitemaps of its seeds'
+        origins. Otherwise every linked host of the web would add all its URLs.
         """
         options = crawl.options
         if options.sitemaps == "off" or task.depth >= options.depth:

@@ -23,14 +23,14 @@ _MARKS = (
 )  # fmt: skip
 _DECLARED = re.compile(rb"\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._:-]{1,40})[\"']")
 _CODECS = {"gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "windows-874": "cp874"}
-"""Python's codecs that accept more than the one of that name."""
+"""Names of encodings, and Python's codecs that accept more than the codec of that name."""
 
 
 class Unpacked:
     """The text of ``body``, in slices. ``cut``: its end is missing.
 
-    After the slices, ``fault`` says why there are no more of them, "" at the end. ``bytes`` counts
-    those that were read, gzip undone.
+    After the slices, ``fault`` says why there are no more of them, "" if the end was reached.
+    ``bytes`` counts the bytes that were read, after gzip was undone.
     """
 
     def __init__(self, body: bytes, *, cut: bool = False) -> None:

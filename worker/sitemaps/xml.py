@@ -1,9 +1,10 @@
 """The URLs in a sitemap, an index of sitemaps or a feed, by elements, as the text comes in.
 
-expat parses. Names count without their prefix and by where an element stands, so it does not matter
-which namespaces a file declares: a ``loc`` is a page's in ``url``, a sitemap's in ``sitemap``, and
-ignored in ``image:image``. References that are not XML's – ``&`` in a query, names of HTML – are
-taken as they stand: nothing that a file declares is ever inserted for one. No DTD is fetched.
+The parser is expat. An element counts by its name without the prefix and by its place, so it does
+not matter which namespaces a file declares: ``loc`` has the URL of a page in ``url`` and of a
+sitemap in ``sitemap``, and is ignored in ``image:image``. References that are not XML's – ``&`` in
+a query, names of HTML – are taken as they stand: nothing that a file declares is ever inserted for
+one. No DTD is fetched.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class XmlReader:
     def _collect(self, to: list[str] | None = None) -> None:
         """Collect the text of the element that has just begun, without that of elements in it.
 
-        It goes to ``to`` at its end, or is the item's guid.
+        At the end of the element its text goes to ``to``; without ``to`` it is the item's guid.
         """
         self._text, self._to, self._at = [], to, len(self._path)
         self._size, self._literal = 0, False

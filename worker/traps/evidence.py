@@ -64,13 +64,13 @@ class Same(Struct, gc=False):
 class Evidence(Struct, gc=False):
     """The evidence of one page. The text is ``new`` (1: much of it, 0: none, between: little).
 
-    The counters are of links to new URLs: to its own shape, to shapes that yield, to shapes that
+    The counters count links to new URLs: to its own shape, to shapes that yield, to shapes that
     lead to these, to shapes that are not known enough, and to poor ones. ``copy``: the page calls
     itself a copy. ``equal``: similar pages were seen before, often. ``deep``: they are in folders
     of many depths. ``wide``: how many pages of several shapes had its text. ``query``: its URL has
     one. ``numbered``: its URL ends in a number or an id. ``data``: programs read it. ``moved``: it
     redirects to a known URL. ``leading``: how surely such a shape leads on, up to 1. ``inner``: its
-    URL was found on a page of its own shape; ``odd``: something is unusual about that. ``bred``:
+    URL was found on a page of its own shape; ``odd``: a hint against its shape is known. ``bred``:
     pages with its long text link to each other. ``figures_only``: only its figures are its own.
     """
 
@@ -134,8 +134,7 @@ def is_data(row: StoredPage) -> bool:
 
 
 def newness(found: Found, row: StoredPage) -> float:
-    """Return 1 for a page with much that is new, 0 for one with nothing, between for one with
-    little."""
+    """Return 1 if much of a page is new, 0 if nothing is, and a number in between if little is."""
     if row.status // 100 == 3:
         return 0.0
     if found.is_much:

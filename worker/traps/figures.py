@@ -2,13 +2,14 @@
 
 A catalogue of screws and the weather of each day have the same words on all their pages. Their
 content is in their numbers, but so is the time of day in a footer. Figures count for a page if its
-URL does not have them. Also, no plain page, one without a number or query in its URL, may have such
-a block; a list has several of them for each item.
+URL does not have them. They do not count if a plain page has such a block with as few figures; a
+plain page has no number or query in its URL. A list may have such a block, because it has several
+figures for each item.
 
 A term of a thesaurus, a parent subject and a stub say only their name, which is also in their URL.
 Views of a page – its history, a form – have the page's name with something added that all views of
-the kind have: the addition is not counted. The rest of a title, its core, is new or not, whatever
-shape had it.
+the kind have: the addition is not counted. Only the rest of a title, its core, must be new,
+whatever shape had it before.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def has_own_figures(
     """Return whether the figures of a page at ``url`` are its own; ``one`` is the sum of its shape.
 
     They are its own if the page before it had others, and no page with the same numbers in its URL
-    had them. A page that links to more of its kind must have some that no page had.
+    had them. A page that links to more of its kind must have several figures, which no page had.
     """
     figures, count = _own(state.labels, shape, samples)
     if not count:

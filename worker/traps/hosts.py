@@ -23,8 +23,8 @@ WARM = 8
 
 
 PROVEN, PROVEN_TEXT = 64, 0.9
-"""Yields after which a shape has proved its yield, and the share of its last pages that yielded:
-one page without new text ends this, until several have new text again."""
+"""Limits for a shape that has proved its yield: its yields, and the share of its last pages with
+new text. One page without new text ends this, until several pages have new text again."""
 LOOKED_AT = 4
 """One in this many pages of a shape that has proved its yield is judged."""
 
@@ -44,9 +44,10 @@ class HostTraps(Struct, gc=False):
     packed: int = 0
     """Pages in the record that was last handed on, or taken over."""
     shift: int = 0
-    """The number of samples of its longer pages; see ``Novelty.look``."""
+    """The largest shift of the samples of its pages; see ``Novelty.look``."""
     changed: bool = False
-    """True if anything was ``learnt`` since, or anything that parks or releases shapes."""
+    """True if anything that parks or releases shapes has changed since the last record; ``learnt``
+    is True if anything else was learnt."""
     learnt: bool = False
     asks: bool = False
     """True if a link with a query was met: such a host may have a page at several URLs."""
@@ -74,8 +75,8 @@ class HostTraps(Struct, gc=False):
         """Return the shape of a URL without a query if it is settled, so that nothing speaks
         against it.
 
-        None if it is not, or while this host is new here, or if any of its shapes was poor, or if
-        its URLs need more checks.
+        None if the shape is not settled, while this process does not know the host well, if any
+        shape of the host was poor, or if its URLs need more checks.
         """
         sums = self.yields
         if sums.troubled or self.software or self.shaper.sessions or self.seen < WARM:
@@ -89,8 +90,8 @@ class HostTraps(Struct, gc=False):
     def passes(self, shape: Shape) -> bool:
         """Return whether the next page of a settled shape need not be judged.
 
-        Only if no URL has a query: otherwise a page that was not judged would be new once more at
-        another URL.
+        This needs a host without queries in URLs: otherwise a page that was not judged would count
+        as new again at another URL.
         """
         one = self.yields.sums[shape.name]
         proven = one.yields >= PROVEN and one.text > PROVEN_TEXT

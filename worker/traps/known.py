@@ -44,7 +44,7 @@ class Known:
     def names(self, params: Mapping[str, str] | None, url: str, software: int) -> str:
         """Return the parameter, or the part of a URL, that marks such a link; "" if nothing does.
 
-        ``software`` is what the host runs, 0 if unknown: then any may be meant.
+        ``software`` is what the host runs, 0 if unknown: then a link of any software counts.
         """
         if software:
             entry = self.software[software]
@@ -77,7 +77,7 @@ class Known:
         return 0
 
     def laid_out(self, body: bytes) -> int:
-        """Return the number of the software whose typical links a page has, all of them; 0 if
+        """Return the number of the software of which a page has all typical links; 0 if there is
         none."""
         for entry in self.software.values():
             if entry.layout and all(text in body for text in entry.layout):

@@ -48,23 +48,23 @@ _EVERY = 128
 """How often the links of a settled shape's pages are read, if no shape of the host is poor. Links
 that lead to a new query are always read."""
 _CLAIMS = 20
-"""After this many pages credited for leading to a shape of which nothing was fetched since, one of
-its URLs is fetched early."""
+"""One URL of a shape is fetched early after this many pages were credited for leading to the shape,
+if nothing of it was fetched meanwhile."""
 _FADES = 0.8
 """A shape that leads to shapes that lead on counts less by this factor; otherwise shapes that lead
 to each other would support each other for ever."""
 _TRIES = 4
-"""Pages of a host in which marks of software are searched for, once it shows its links."""
+"""The first pages of a host, in which marks of its software are searched for."""
 _SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
 """Limits for pages with the same text; beyond them the text does not belong to one page. They are:
 pages if the last has a query, pages if it has none, depths of their folders."""
 _BOTTOM = 7
 """The number of depths beyond which not even a name of its own counts for a page."""
 _LONG_TEXT, _BRED = 512, 3
-"""A text of this many bytes is not that of a list; this many pages with it, found on each other,
-are a trap."""
+"""A text of at least the first number of bytes is no list; the second number of pages with such a
+text, found on each other, are a trap."""
 _PATTERNS = 2
-"""Queries of a path that are judged like unknown ones."""
+"""The first queries of a path, which are judged like unknown shapes."""
 _FIRST = 3
 """URLs of an unknown kind that are fetched early."""
 
@@ -144,7 +144,7 @@ class Learner:
         poor, first = self._links(state, shape, row, seen, fresh)
         seen.moved = row.status // 100 == 3 and not (seen.own or seen.good or seen.unknown)
         if seen.copy and reading is not None and state.waits(novelty, reading.canonical):
-            seen.new = 0.0  # the text is that page's
+            seen.new = 0.0  # the text belongs to the original
         if not seen.new and reading is not None and shape.params is None and view_of(shape.name):
             whole = url.rstrip("/").rpartition("/")[0]
             seen.copy = seen.copy or any(
@@ -223,8 +223,8 @@ class Learner:
         return same
 
     def _bred(self, url: str, links: list[str], salt: int) -> bool:
-        """Return whether a page was found on another with the same text, that of ``salt``, like a
-        trap's. From now on its ``links`` count as found there."""
+        """Return whether a page was found on another page with the same text (``salt`` is for this
+        text), as in traps. From now on its ``links`` count as found on such a page."""
         if links:
             self._novelty.fresh(links, salt)
         return self._novelty.met(url, salt)
@@ -353,9 +353,9 @@ class Learner:
     ) -> None:
         """Fetch a few URLs of each unknown kind before the rest of them.
 
-        ``first`` has links, with the patterns of their paths; ``own`` is the pattern of the page's
-        path. Otherwise all pages of an archive's days would be fetched before the first article,
-        and it would not be known whether they are a trap.
+        Otherwise all pages of an archive's days would be fetched before the first article, and it
+        would not be known whether they are a trap. ``first`` has links, with the patterns of their
+        paths; ``own`` is the pattern of the page's path.
         """
         wanted = set()
         asked = state.asked

@@ -29,18 +29,19 @@ PIECES = 2_097_152
 URLS = 1_048_576
 """URLs that are remembered. 4 MB."""
 FILE = "shown-5"
-"""Name of the file; another way to take samples has another name."""
+"""Name of the file; the name changes when samples are taken in another way."""
 
 MOST_SHIFT = 7
 """The largest shift.
 
-A sample is taken for this many bytes, as a power of 2: pages beyond 8 KB have fewer.
+One sample is taken for about 2^shift bytes. Pages beyond 8 KB have a larger shift, and so fewer
+samples for their length.
 """
 _HEAD = 3
 """Bytes of samples before the tags: their shift, how many are of images, how many blocks have
 figures."""
 _BESIDE = 7
-"""The level, in its last three bits, of a short block's tag, which is kept beside the samples."""
+"""The last three bits of a tag are its level; this one marks the tag of a short block."""
 _MOST_FIGURES = 16
 _MOST = 64
 _UNITS = re.compile(r"[^\s。，、！？；：]+")
@@ -51,8 +52,8 @@ _NUMBER = re.compile(r"\d{1,18}")
 class Found(NamedTuple):
     """How much of a page is new.
 
-    The fields are bytes of new text, of how many, images, and short blocks, such as a name or a
-    cell. Short blocks are counted if a page has little text.
+    The fields are: bytes of new text, bytes of all text, new images, and new short blocks, such as
+    a name or a cell. Short blocks are counted if a page has little text.
     """
 
     fresh: int
@@ -83,8 +84,8 @@ class Found(NamedTuple):
 class Novelty:
     """The two memories.
 
-    ``path``: the file to share; without it, and without the compiled part, they are this process's
-    own.
+    ``path`` is the file to share. Without it, or without the compiled part, the process has
+    memories of its own.
     """
 
     def __init__(self, path: Path | None = None, pieces: int = PIECES, urls: int = URLS) -> None:
@@ -133,8 +134,8 @@ class Novelty:
     def look(self, samples: bytes, salt: int, shift: int = 0) -> Found:
         """Return how much of the samples is new under ``salt``; from now on none of it is.
 
-        A long page has fewer samples: if the host's pages mostly have a ``shift``, only the samples
-        that those would also have are compared, while there are some.
+        A long page has fewer samples. If long pages of the host have a ``shift``, only samples that
+        a page with this shift would have are compared, as long as there are some.
         """
         if len(samples) < _HEAD + 4:
             return Found(0, 0, 0)
@@ -218,7 +219,7 @@ class _Table:
     def _knows(self, tag: int, keep: bool) -> bool:
         """Return whether a tag is known; the version without the compiled part.
 
-        It is a dictionary of a sixteenth of the entries, which is as large.
+        This version keeps a sixteenth of the entries in a dictionary, which takes as much memory.
         """
         known = tag in self._known
         if keep:

@@ -16,12 +16,12 @@ from greencrawl.worker.traps.queries import LIST_PAGES, SHOWN, without
 from greencrawl.worker.traps.shapes import Shape
 
 _TESTS, _GENERIC_TESTS = 3.0, 4.0
-"""After this many equal pages without a parameter of this value, or without the parameter at all,
-it makes no difference."""
+"""A value of a parameter makes no difference if the evidence reaches the first number; the whole
+parameter makes none if the evidence about all its values reaches the second number."""
 _KEY_TESTS, _NEVER = 4.0, 6.0
 """After this many pages with a known number and nothing new, such pages count as one.
 
-The second number speaks against this when one has something new.
+A page with something new takes the second number from this count.
 """
 _NUMBERS = re.compile(r"\d{1,19}").finditer
 _MOST = 8
@@ -89,8 +89,8 @@ def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evid
 def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evidence) -> None:
     """Learn from a fetched page whether one number in its URL identifies it.
 
-    Also learn whether one of several numbers means nothing. Then URLs of the shape are the same
-    page as another one that was fetched.
+    Also learn whether one of several numbers means nothing. In both cases a URL of the shape may be
+    a page that was fetched under another URL.
     """
     leads = seen.figures_only or seen.good or seen.leading or seen.unknown
     weight = -_NEVER if seen.new >= 1.0 or leads else float(seen.new == 0)

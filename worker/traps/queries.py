@@ -1,7 +1,7 @@
 """The meaning of queries of URLs, by names of parameters; and folders that repeat themselves.
 
-Names are of session ids, orders, searches, pages of lists. URLs that differ only in the id of a
-session are one page.
+The known names are those of session ids, orders, searches and pages of lists. URLs that differ only
+in the id of a session are one page.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def params_of(query: str) -> dict[str, str]:
 
 
 def without(url: str, names: Iterable[str]) -> str:
-    """Return a URL without those parameters of its query."""
+    """Return a URL without the parameters ``names`` of its query."""
     start, _, query = url.partition("?")
     left = set(names)
     rest = "&".join(
@@ -105,10 +105,10 @@ def view_of(name: str) -> str:
 
 
 def query_of(name: str) -> str:
-    """Return the key of the sum of a host's shapes with the same query, or the same word at their
-    end.
+    """Return a key for the sum of all shapes of a host with the same query, or the same word at
+    their end.
 
-    "" if pages of a list may differ by it.
+    Return "" if pages of a list may differ by the query.
     """
     path, mark, query = name.partition("?")
     if not mark:
@@ -120,7 +120,8 @@ def query_of(name: str) -> str:
 
 
 def repeated(words: list[str]) -> bool:
-    """Return whether a segment comes three times, or two and more twice in a row: /a/b/a/b."""
+    """Return whether a segment comes three times, or several segments come twice in a row:
+    /a/b/a/b."""
     if len(words) < 3:
         return False
     if max(Counter(words).values()) > 2:

@@ -90,7 +90,7 @@ def pages_of(record: bytes) -> int:
 
 
 def unpack(record: bytes) -> Unpacked | None:
-    """Undo :meth:`Yields.pack`; None for an invalid record, or one of another version."""
+    """Return what :func:`pack` wrote; None for an invalid record, or for one of another version."""
     if not pages_of(record):
         return None
     try:

@@ -41,7 +41,7 @@ _PREFIXES = 160
 _FOLDERS = 256
 """Folders whose shape is remembered."""
 _VIEWS, _MANY_FOLDERS = 64, 5
-"""Words that may end URLs in many folders, and in how many they have to."""
+"""Words that are remembered as possible views, and the folders that make a word a view."""
 _DEEP = 12
 _MANY = 8
 _LONG_WORD = 40
@@ -71,7 +71,7 @@ _YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
 
 
 class Shape(NamedTuple):
-    """``path`` is the part before the query, ``section`` is what it is summed up with.
+    """``path`` is the part before the query; shapes of one ``section`` have a common sum.
 
     ``params`` are the parameters of the URL that it was made from; ``hint`` is one of
     :data:`HINTS`, or "".

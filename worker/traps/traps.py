@@ -37,10 +37,10 @@ _REPACK = 1.5
 
 
 _YOUNG, _REPACK_LEARNT = 256, 0.125
-"""When the record of a host is handed on with what was learnt, before anything is parked.
+"""Limits for handing on the record of a host with what was learnt, before anything is parked.
 
-The first time is after the first number of pages, then whenever there are more by the second, a
-share.
+Until the host has the first number of pages, the record is handed on whenever something was learnt;
+then only if the pages have grown by the second number, a share.
 """
 
 
@@ -318,7 +318,7 @@ class Judge:
         if self._lists:
             if self._context.listing(task.url) is not None:
                 return None
-            if task.depth == 1 and not self._limited:  # as what a list names is
+            if task.depth == 1 and not self._limited:  # URLs of lists have this depth
                 self._state.yields.pages += 1
                 return None
         if self._quick and task.depth:

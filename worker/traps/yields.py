@@ -7,7 +7,7 @@ that leads nowhere is no evidence: a site has a limited number of them.
 
 The evidence is summed up between limits, so that the last fetches count: beyond :data:`DEMOTED` a
 shape's links come last, at :data:`PARKED` its URLs are parked. The more a shape has yielded, the
-more it takes.
+more evidence this takes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from greencrawl.worker.traps.novelty import text_of
 from greencrawl.worker.traps.queries import query_of
 
 DEMOTED = 2.5
-"""A shape with a higher score against it than this: its links come last."""
+"""Links of a shape with a higher score against it come last."""
 PARKED = 6.0
 """A shape with this score against it is parked."""
 _MOST = PARKED + 4.0
@@ -31,11 +31,11 @@ there."""
 _FIGURES_ONLY = 0.5
 """The share of new text that a page counts for if only its figures are new."""
 _CHOICES = 8
-"""New links of one page to other queries of its own path: it multiplies."""
+"""A page with this many new links to other queries of its own path multiplies."""
 _LEAST, _TRUSTED = 4.0, 12.0
 """The lowest score, and the lowest one of a shape with many yields."""
 _ODD_LEAST = 0.0
-"""The lowest score of a shape with odd characters in its URL: it is never trusted."""
+"""The lowest score of a shape with a hint against it: such a shape is never trusted."""
 GOOD = 0.25
 """A shape is good if about this share of its last fetches yielded."""
 _PACE = 0.25
@@ -50,7 +50,7 @@ PARAMETERS = 128
 TEMPLATES = 200
 """Samples of poor pages that go along to other workers."""
 FIRST_PROBE, MORE = 20, 4
-"""URLs of a parked shape after which one is fetched, and how many times more for the next."""
+"""After this many URLs of a parked shape, one is fetched, the next after so many times more."""
 
 _PROBES, _PAGES_A_PROBE = 2, 100
 """Probes that a host has in any case, and its pages for each further one."""
@@ -58,8 +58,8 @@ _PROBES, _PAGES_A_PROBE = 2, 100
 KNOWN_SCORE = 3.0
 """The score of a link of a known program, if nothing proves that the host runs the program."""
 POOR_SECTION = 12.0
-"""A section with this score against it: unknown shapes in it are parked with it. Half of it is held
-against a shape that is new in it."""
+"""Unknown shapes in a section with this score against it are parked with it. What the section has
+beyond half of this counts against its new shapes."""
 _SETTLED = 8
 """Yields after which a shape may be settled."""
 _GRANTED = -1.0
@@ -68,7 +68,7 @@ _DROUGHT = 6
 """After this many pages without new text, pages of a shape that ends in a number count against it.
 It does not matter whether they lead anywhere."""
 _OFTEN, _OFTEN_WEIGHT = 8, 2.5
-"""From this many pages of several shapes with one text – a form, an error – on, another counts
+"""If this many pages of several shapes had one text (a form, an error), another such page counts
 more."""
 _STEPS = 4
 """Pages on the way to an article that are credited: years lead to months, days, articles."""
@@ -80,12 +80,12 @@ _FEEDERS, _VOTES = 128, 2
 
 
 class Sum(Struct, gc=False):
-    """Knowledge of one shape. ``score`` is the evidence against it. ``text``, ``leads`` and
-    ``further`` are the shares of its last pages that had new text, that led to shapes with new
-    text, to shapes that led there, and to unknown ones. ``feeder`` is the shape, by hash, on whose
-    pages most of its pages were found, ``votes`` by how much. ``inner`` and ``inners`` are about
-    pages whose URL was found on a page of the shape itself: the share with new text, and how many
-    were fetched, up to a limit. ``figures`` are the figures of the last page."""
+    """Knowledge of one shape. ``score`` is the evidence against it. ``text``, ``leads``,
+    ``further`` and ``unknown_leads`` are the shares of its last pages that had new text, or led to
+    shapes with new text, to shapes that lead there, and to unknown shapes. ``feeder`` is the hash
+    of the shape on whose pages most of its URLs were found, ``votes`` its majority. ``inner`` and
+    ``inners`` are about pages whose URL was found on a page of the shape itself: the share with new
+    text, and how many were fetched, up to a limit. ``figures`` are the figures of the last page."""
 
     name: str
     score: float = 0.0
@@ -188,7 +188,7 @@ class Yields:
             del self._feeders[next(iter(self._feeders))]
 
     def sum_of(self, name: str) -> Sum | None:
-        """Return the sum of a shape; None if nothing is."""
+        """Return the sum of a shape; None if there is none."""
         found = self.sums.get(name)
         if found is None and self.packed:
             found = self.packed.pop(key_of(name), None)
@@ -370,7 +370,7 @@ class Yields:
         return self.parameters.get(crc32(key.encode("utf-8", "replace")), 0.0)
 
     def weigh_parameter(self, key: str, weight: float) -> float:
-        """Add to that; return the sum."""
+        """Add ``weight`` to the evidence about a parameter or a value; return the sum."""
         number = crc32(key.encode("utf-8", "replace"))
         score = min(max(self.parameters.pop(number, 0.0) + weight, -12.0), 6.0)
         self.parameters[number] = score
