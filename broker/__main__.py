@@ -154,7 +154,8 @@ def run(settings: Settings, sender: Sender) -> None:
 
 
 def _opened(settings: Settings, stop: Event) -> Store:
-    """Open the store, waiting for it: the store may need our own steward first."""
+    """Open the store; wait until it answers, since it may first need the steward of this
+    process."""
     said = False
     while True:
         try:

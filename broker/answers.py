@@ -21,7 +21,7 @@ def query(**parameters: str | int | None) -> str:
 
 
 def why(answer: Reply | Lost) -> str:
-    """Say for people why an answer is not usable."""
+    """Return for people the reason why an answer is not usable."""
     if isinstance(answer, Lost):
         return answer.why
     return f"{answer.status} {problem(answer).get('detail', '')}".strip()
@@ -46,7 +46,8 @@ def content(answer: Reply) -> bytes:
 
 
 def decode(answer: Reply, reply: type[T]) -> T:
-    """Return the record in the body. Raises Refused; Unavailable if no broker sent it."""
+    """Return the record in the body. Raises Refused if the broker answered a 4xx, and Unavailable
+    if no broker sent the answer."""
     try:
         return from_json(content(answer), reply)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,9 +1,9 @@
 """The client of the broker's HTTP API, for workers and for the command.
 
-The client uses one address at a time: the last that worked, until that one fails or says that a
-Redis node is away; then the next. A request that may have been processed is never sent again: a
-lost answer is :class:`Unavailable`. The caller knows what to do then (a worker reconciles, a person
-asks again); the client does not.
+The client uses one address until a call fails there, or until the broker reports that a Redis node
+is away; then it uses the next address. A request that may have been processed is never sent again:
+a lost answer is :class:`Unavailable`. The caller knows what to do then (a worker reconciles, a
+person asks again); the client does not.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class BrokerClient:
         return self._call("GET", "/v1/stats" + answers.query(crawl=crawl), None, Stats)
 
     def samples(self, name: str, since: str = "", *, points: int = 1000) -> list[Sample]:
-        """Return at most ``points`` points of a crawl's plots, since then or all."""
+        """Return at most ``points`` points of a crawl's plots: all, or those from ``since`` on."""
         query = answers.query(since=since or None, points=points)
         path = f"/v1/crawls/{quote(name, safe='')}/samples{query}"
         return self._call("GET", path, None, list[Sample])
@@ -330,13 +330,13 @@ class BrokerClient:
         return answers.content(self._send("GET", path)).decode("utf-8", "replace")
 
     def changes(self, name: str, since: str, *, limit: int = 100, after: str = "") -> ChangesReply:
-        """Return pages of a crawl that are new, changed or gone since then."""
+        """Return pages of a crawl that are new, changed or gone since the moment ``since``."""
         query = urlencode({"since": since, "limit": limit, "after": after})
         path = f"/v1/crawls/{quote(name, safe='')}/changes?{query}"
         return self._call("GET", path, None, ChangesReply, CHANGES_SECONDS)
 
     def page_body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """Return a page's body, as it was fetched at ``at_ms`` (Unix time), or last."""
+        """Return a page's body as it was fetched at ``at_ms`` (Unix time); 0: the latest body."""
         path = f"/v1/pages/{quote(page_id, safe='')}/body" + (f"?at={at_ms}" if at_ms else "")
         return answers.content(self._send("GET", path))
 
@@ -351,7 +351,7 @@ class BrokerClient:
         return self._call("GET", path, None, ParkedReply)
 
     def release_parked(self, crawl: str, shape: str | None) -> SeedReply:
-        """Release what is parked by a shape, None: by any. ``added`` counts what was queued."""
+        """Release URLs parked by a shape (None: by any shape); ``added`` counts those queued."""
         request = ReleaseParkedRequest(crawl, shape or "", shape is None)
         return self._call("POST", "/v1/parked/release", request, SeedReply, SEED_SECONDS)
 
@@ -368,7 +368,7 @@ class BrokerClient:
         return not self.trouble()
 
     def trouble(self, path: str = "/readyz") -> str:
-        """Say why no broker is ready, or alive (``/healthz``); "" if one is."""
+        """Return why no broker is ready, or alive (``/healthz``); "" if one broker is."""
         try:
             self._call("GET", path, None, Any)
             return ""

@@ -62,7 +62,7 @@ class Client:
         ca: str = "",
         timeout: float = 30.0,
     ) -> None:
-        """Send nothing yet. Raises InvalidConfig for an invalid address."""
+        """Make the client; it sends nothing yet. Raises InvalidConfig for an invalid address."""
         addresses = (address,) if isinstance(address, str) else tuple(address)
         self._broker = BrokerClient(
             addresses, token or "", ca=ca, timeout=timeout, transport=_Plain

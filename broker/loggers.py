@@ -1,8 +1,9 @@
 """Finds the loggers, asks all of them at once, and merges their lines by time.
 
-A logger answers with all of its lines up to a certain line. So all lines before the least of these
-are complete, except for loggers that did not answer, which are named. Two loggers have the same
-line if the answer of one was lost and the line was sent to the other. Such a line is returned once.
+A logger answers with all of its lines up to a certain line. So the merged lines are complete up to
+the earliest of these last lines. Lines of loggers that did not answer are missing; the answer names
+these loggers. Two loggers have the same line if the answer of one was lost and the line was sent to
+the other. Such a line is returned once.
 """
 
 from __future__ import annotations

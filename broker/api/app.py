@@ -42,7 +42,8 @@ DRAIN_SECONDS = 15.0
 
 
 class Requests:
-    """Requests in work, so that a stop can wait for them and refuse new ones."""
+    """Counts the requests in work; a stopping broker waits until these are answered, and refuses
+    new requests."""
 
     def __init__(self) -> None:
         self.closing = False
@@ -92,7 +93,7 @@ class HttpApp:
         self._mounted[path] = application
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer by WSGI: the API, and what is mounted."""
+        """Answer a WSGI request by the API, or by the application that is mounted at its path."""
         asked = environ["PATH_INFO"]
         for path, application in self._mounted.items():
             if asked == path or (path != "/" and path[-1] == "/" and asked.startswith(path)):
@@ -209,9 +210,9 @@ def _closing() -> HttpProblem:
 def listener(bind: tuple[str, int], variable: str = "GREENCRAWL_BIND") -> socket.socket:
     """Open a listening socket with TCP_NODELAY, which accepted connections inherit.
 
-    Without it, headers and body leave in two writes and meet the peer's delayed acknowledgement:
-    735 requests/s instead of about 10,000. Raises :class:`InvalidConfig`, which names the
-    ``variable``, if the address is not available.
+    Without TCP_NODELAY, headers and body leave in two writes, and the second write waits for the
+    peer's delayed acknowledgement: the broker answers 735 requests/s instead of about 10,000.
+    Raises :class:`InvalidConfig`, which names the ``variable``, if the address is not available.
     """
     host, port = bind
     try:

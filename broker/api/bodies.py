@@ -25,8 +25,8 @@ READ_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 """A body is given up (408) if it takes longer than :data:`READ_SECONDS`, or is too slow.
 
-Too slow means: after this grace it comes at less than :data:`LEAST_RATE` on average. Otherwise slow
-senders would pile up.
+A body is too slow if, after this grace, its average rate is below :data:`LEAST_RATE`. Without these
+limits slow senders would pile up.
 """
 PIECE = 64 * 1024
 
@@ -154,7 +154,8 @@ def _line(text: bytes, number: int) -> str | Seed:
 
 
 def query(request: falcon.Request, type_: type[T]) -> T:
-    """Decode the parameters after the question mark. Raises HttpProblem (400) for a wrong one."""
+    """Decode the parameters after the question mark. Raises HttpProblem (400) for a wrong
+    parameter."""
     given: dict[str, Any] = {}
     for name, value in request.params.items():
         if isinstance(value, list):

@@ -33,8 +33,8 @@ _poll = monkey.get_original("select", "poll")  # it does not block here
 
 HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 10.0
-"""Seconds for a request's line and header fields, from the first byte; from its start on a new
-connection."""
+"""Seconds for a request's line and header fields. They count from the first byte; on a new
+connection they count from the start of the connection."""
 REST_SECONDS = 120.0
 """At most this many seconds pass between two requests of a connection."""
 LEAST_RATE = 16 * 1024
@@ -147,7 +147,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.connection.answered = True
 
     def handle_error(self, kind: Any, error: Any, trace: Any) -> None:
-        """Log an error of an answer, except that the peer has gone.
+        """Log an error of an answer; if the peer is gone, log only that.
 
         If a peer is gone, TLS raises other errors than those that pywsgi ignores.
         """
@@ -214,7 +214,7 @@ class BoundedServer(WSGIServer):
         """Shut a waiting connection: the oldest that never sent a request, or else the oldest."""
         waiting = [one for one in self.connections.values() if one.until < inf]
         if not waiting:
-            return  # all are being answered; new ones must not wait in the system's backlog
+            return  # all connections are being answered; a new one must not wait in the backlog
         oldest = min(waiting, key=lambda one: (one.answered, one.since))
         oldest.shut()
 

@@ -2,7 +2,8 @@
 
 Without tokens the broker is open, and therefore listens on loopback only. Even there a web page in
 the user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are
-refused (cross-site request forgery and DNS rebinding). Only the Monitor's pages are its own.
+refused (cross-site request forgery and DNS rebinding). Only the pages of the Monitor are not
+foreign.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Role(StrEnum):
 
 
 def check_settings(settings: Settings) -> None:
-    """Refuse to start open to the network, or with equal tokens for both roles.
+    """Refuse settings by which the broker is open to the network, or one token has two roles.
 
     Raises :class:`InvalidConfig`.
     """
@@ -101,7 +102,7 @@ class Guard:
     def _role_of(self, header: str) -> Role | None:
         """Return the role whose token ``header`` carries.
 
-        Both are always compared, in constant time.
+        Both tokens are always compared, in constant time.
         """
         is_worker, is_admin = bearer.matches(header, self._worker, self._admin)
         if is_admin:

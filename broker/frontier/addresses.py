@@ -25,8 +25,9 @@ class ShareRequest(NamedTuple):
     """A worker process's request for a share of one address or domain, ``name``.
 
     In a sliding window of ``window`` seconds at most ``starts_cap`` requests may start, over all
-    processes. ``…_used`` is what this process now uses: of connections, those with a request under
-    way, which it does not give up. ``…_wanted`` is what it could use.
+    processes. ``…_used`` is what this process uses now. A connection is used while a request is
+    under way on it; the process does not give up such a connection. ``…_wanted`` is what it could
+    use.
     """
 
     name: str
@@ -42,7 +43,8 @@ class ShareRequest(NamedTuple):
 class Share(NamedTuple):
     """The share that a process got: starts in a window, and connections.
 
-    ``retry_seconds``: when the next share of another process ends; 0: there is none.
+    ``retry_seconds``: in how many seconds the next share of another process ends; 0: no other
+    process has a share.
     """
 
     starts: int
@@ -60,8 +62,9 @@ class Addresses:
     def shares(self, holder: str, asks: Sequence[ShareRequest]) -> list[Share | None]:
         """Ask for shares for :data:`SHARE_SECONDS`, counted from before this call.
 
-        One round trip a node. None for the addresses of a node that is away: their shares stay as
-        they are until they end. Raises Unavailable if all nodes are away.
+        This takes one round trip a node. The answer has None for each address of a node that is
+        away: the share of this address stays as it is until it ends. Raises Unavailable if all
+        nodes are away.
         """
         by_partition: dict[int, list[int]] = {}
         for number, ask in enumerate(asks):

@@ -34,8 +34,9 @@ Grouped = dict[int, list[tuple[int, Row]]]
 class Admitted(list[bool]):
     """True for each URL that was not seen before.
 
-    ``tick`` is the largest of the nodes that were asked, ``epochs`` are their epochs then. ``away``
-    are nodes that could not be asked, and ``missed`` the indexes of their URLs.
+    ``tick`` is the largest tick of the nodes that were asked; ``epochs`` are the epochs under which
+    these nodes were asked. ``away`` are nodes that could not be asked, and ``missed`` the indexes
+    of their URLs.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class _Missed:
 
 
 class Spill:
-    """URLs beyond the budget: committed to the store's overflow, then marked as known."""
+    """Commits URLs beyond the budget to the store's overflow, and then marks them as known."""
 
     def __init__(
         self,
@@ -161,15 +162,15 @@ class Admitting:
         stamp: Stamp | None = None,
         partial: bool = False,
     ) -> Admitted:
-        """Queue the new ones of ``items`` (canonical URLs).
+        """Queue those of ``items`` (canonical URLs) that are new.
 
         URLs beyond the memory budget wait in the store's overflow instead. ``stamp`` is the stamp
         of their rows in the replay log: a node is asked only under an epoch that is at least the
         one read with the stamp. The caller compares it with the returned tick: if the tick is more
-        than MARGIN ahead, the caller must write the rows again, and admit again. Idempotent; with
-        FORCE only for a ``batch`` (the number of its row). With ``partial``, URLs of a node that
-        cannot be asked are left out and named in the answer. Raises UnknownCrawl when the crawl was
-        deleted.
+        than MARGIN ahead, the caller must write the rows again, and admit again. The call is
+        idempotent; with FORCE only if ``batch`` (the number of the row of the batch) is given. With
+        ``partial``, URLs of a node that cannot be asked are left out and named in the answer.
+        Raises UnknownCrawl when the crawl was deleted.
         """
         placement = self._placement
         grouped = self._grouped(items)
@@ -203,7 +204,7 @@ class Admitting:
         return Admitted(new, newest, epochs, away.nodes, away.numbers)
 
     def admit_rows(self, crawl: int, rows: Grouped) -> None:
-        """:meth:`admit` for a caller that has the fingerprints already, and wants no answer."""
+        """Queue like :meth:`admit`, for a caller that has the fingerprints and needs no answer."""
         beyond: list[Row] = []
         for some, flags, _ in self._admit(crawl, rows, Mode.NEW, 0):
             if BEYOND in flags:
@@ -224,8 +225,8 @@ class Admitting:
     def admit_due(self, crawl: int, partition: int, items: Sequence[Admission]) -> bytes:
         """Queue URLs that are due in a calendar, all of one partition; return a flag for each.
 
-        It takes few steps. When a node takes nothing any more, its remaining URLs get
-        :data:`NO_ROOM`. Raises UnknownCrawl when the crawl was deleted, Unavailable.
+        When a node takes nothing any more, its remaining URLs get :data:`NO_ROOM`. Raises
+        UnknownCrawl when the crawl was deleted, Unavailable.
         """
         rows = self._grouped(items).get(partition, [])
         if len(rows) != len(items):
@@ -248,8 +249,8 @@ class Admitting:
     def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
         """Count URLs as seen and finished when a node learns of the past; idempotent.
 
-        Raises UnknownCrawl when the crawl was deleted. Raises Full at the memory limit; those that
-        the node knows as waiting in the overflow are counted even then.
+        Raises UnknownCrawl when the crawl was deleted. Raises Full at the memory limit; even then
+        it counts the URLs that the node knows as waiting in the overflow.
         """
         grouped = self._grouped(marks)
         try:
@@ -284,7 +285,7 @@ class Admitting:
             failed: dict[int, Unavailable] = {}
             try:
                 replies = self._calls("admit", calls, partial=away is not None, failed=failed)
-            except Full as error:  # it may have taken some of them, and then knows them
+            except Full as error:  # the node may have taken some URLs, and knows these
                 if mode is not Mode.NEW:
                     raise
                 log.warning("overflow_started", reason=str(error))

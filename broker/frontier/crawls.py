@@ -49,7 +49,7 @@ class KnownCrawls:
         return known
 
     def note(self, crawl: Crawl) -> None:
-        """Keep a crawl as the store has told it, unless a later version is known."""
+        """Keep a crawl that was read from the store, unless a later version is known."""
         _, known = self._crawls.get(crawl.id) or (0.0, crawl)
         later = known if known.version > crawl.version else crawl
         self._crawls[crawl.id] = (monotonic(), later)
@@ -83,7 +83,8 @@ class Crawls:
     def put_crawl(self, crawl: Crawl) -> None:
         """Tell every partition of a crawl, its state and its politeness.
 
-        A partition that knows a later version stays as it is. Nodes that are away are owed it.
+        A partition that knows a later version stays as it is. Nodes that are away get it later, as
+        a debt.
         """
         self._known.note(crawl)
         self.say(crawl, part.state_of(crawl), self._placement.partitions, partial=True)
@@ -140,12 +141,12 @@ class Crawls:
     def shut(self, crawl: Crawl) -> None:
         """Admit nothing more to this crawl, which is about to be finished.
 
-        A process with something new reopens it in the store, which raises its version.
+        A process that has something new reopens the crawl in the store; this raises its version.
         """
         self.say(crawl, "done", self._placement.partitions)
 
     def reopen(self, crawl: int, version: int) -> None:
-        """Make a crawl active again that is done in Redis since ``version``: first in the store.
+        """Make a crawl active again, first in the store; in Redis it is done since ``version``.
 
         Raises UnknownCrawl, Unavailable.
         """
@@ -155,10 +156,11 @@ class Crawls:
         self.put_crawl(known)
 
     def unknown(self, crawl: int, partition: int) -> GreencrawlError:
-        """Return the error if a node does not know a crawl: deleted, or not told to the node yet.
+        """Return the error for a crawl that a node does not know: it was deleted, or not yet sent
+        there.
 
-        A node that was away or is being refilled does not know all changes since: it is told now,
-        for the next call.
+        A node that was away or is being refilled may lack the crawl: it gets the crawl now, so that
+        the next call succeeds.
         """
         node = self._placement.node_of[partition]
         try:

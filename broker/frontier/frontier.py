@@ -274,7 +274,7 @@ class Frontier:
         self.duties.stop()
         for node in self.nodes:
             if clean:
-                with suppress(Unavailable):  # then it is not clean
+                with suppress(Unavailable):  # then the node has no such note
                     mark_clean(node)
             node.breaker.stop()
             node.close()
@@ -284,7 +284,7 @@ class Frontier:
 
         A node that does not answer is left out. Raises DutyLost, Unavailable.
         """
-        debts = self._store.debts()  # read after the clock: a later debt begins there or later
+        debts = self._store.debts()  # read after the clock: a new debt begins there or later
         for node in self.nodes:
             on, debt = self.partitions_on(node), debts.get(node.id)
             self._wake_ups.tick(node, on, stamp, debt, self.recovery.compare, self._calls.duty)

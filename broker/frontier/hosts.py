@@ -110,8 +110,8 @@ class Hosts:
         """Return where a canonical URL is in Redis: waiting, leased, later, seen or unseen.
 
         ``stored_ms``: the moment (Unix time) of its latest outcome in the store. A task whose lease
-        began earlier is over, though its worker has not finished it here, and perhaps died: it
-        counts as seen. The beginning of a lease is known but for the time that Redis takes to
+        began earlier is over and counts as seen, even if its worker died before it could finish the
+        task here. The beginning of a lease is only known to within the time that Redis takes to
         answer; the earliest possible moment counts.
         """
         host = urls.host_of(url)
@@ -163,7 +163,8 @@ class Hosts:
         return round(max(began, default=now))
 
     def _node_rests(self, partition: int, now: int) -> str:
-        """Say that no session opens yet at a node that lost its data; "" if that is past."""
+        """Return a text that no session opens yet at a node that lost its data; "" if sessions
+        open."""
         node = self._placement.node_of[partition]
         till, owed = node.command("HMGET", keys.OWNER, "rest", "owed")
         left_ms = float(till or 0) - now

@@ -300,18 +300,18 @@ class Leasing:
         waiter.done.set()
 
     def _level(self, waiter: Waiter, due: int) -> int:
-        """Return how many of the due partitions go to the call; 0: a call that comes back gets
-        them."""
+        """Return how many of the due partitions go to the call; 0: they are kept for a call that is
+        about to come back."""
         most = self._most_free_sessions()
         waiting = [
             one.free_sessions(most)
             for one in self._waiters
-            # it may refuse all crawls that are due
+            # a call that refuses crawls may refuse all that are due
             if one is not waiter and not one.request.refuses
         ]
         others = waiting + self._returning.free_sessions()
         if others and not waiter.is_fresh():
-            return 1  # the call comes back with it, and says what room it has
+            return 1  # its worker soon asks again, and then reports its room
         return min(waiter.request.max_sessions, level_part(due, waiter.free_sessions(most), others))
 
     def _most_free_sessions(self) -> int:

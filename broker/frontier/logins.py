@@ -33,8 +33,8 @@ class Logins:
 
         Returns 0 if another worker has the claim. Otherwise it returns how many claims there were
         since the last one that ended in :meth:`login_put` or :meth:`login_drop`, this one included.
-        Every claim beyond the first means one that ended otherwise: its process died, or it took
-        too long.
+        A number above 1 means that earlier claims ended without a result: their process died, or
+        they took too long.
         """
         return int(self._script("login_claim", name, token, _ms(seconds))[1])
 
@@ -43,8 +43,8 @@ class Logins:
     ) -> bool:
         """Keep the state of a login for ``seconds``.
 
-        False, and nothing is kept, if ``token`` does not hold the claim (any more), or if the kept
-        state has the same or a higher generation. The claim stays.
+        Returns False and keeps nothing if ``token`` does not hold the claim (any more), or if the
+        kept state has the same or a higher generation. The claim stays.
         """
         args = (token, generation, part.blob(sealed), _ms(seconds))
         return bool(self._script("login_put", name, *args)[1])
@@ -62,7 +62,7 @@ class Logins:
     def errand_take(self, host: str) -> tuple[str, bytes] | None:
         """Take the oldest request for ``host``: its id and the sealed request, or None.
 
-        Each is taken once.
+        Each request is taken once.
         """
         _, errand_id, sealed = self._script("errand_take", host)
         return (errand_id.decode(), sealed) if errand_id else None

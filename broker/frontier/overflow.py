@@ -102,10 +102,11 @@ class Refilling:
         """Queue what is due in a crawl's calendar, and note it as on its way; return a flag for
         each.
 
-        :data:`HOST_BUSY` or :data:`NO_ROOM` if it has to wait; :data:`HOST_DOWN` if its host fails
-        for long. ``items`` has the URLs of ``rows``; all belong to one partition. Idempotent, and
-        harmless when two brokers do it at once, or one dies between the steps: the node knows what
-        is on its way, and rows carry its epoch. Raises Unavailable, UnknownCrawl.
+        The flag is :data:`HOST_BUSY` or :data:`NO_ROOM` if the URL has to wait, and
+        :data:`HOST_DOWN` if its host has failed for long. ``items`` has the URLs of ``rows``; all
+        belong to one partition. Idempotent, and harmless when two brokers do it at once, or one
+        dies between the steps: the node knows what is on its way, and rows carry its epoch. Raises
+        Unavailable, UnknownCrawl.
         """
         node, epoch = self._placement.under(partition)
         flags = self._admitting.admit_due(crawl, partition, items)

@@ -28,9 +28,10 @@ from greencrawl.store.base import Store
 log = logger("frontier")
 
 FEW, AT_ONCE = 8, 64
-"""Partitions in one round trip at least, and crawls of partitions at most, when people ask.
+"""When people ask, a round trip covers FEW partitions, or more if these and the crawls make at most
+AT_ONCE pairs.
 
-A node serves nobody else meanwhile, for about 10 µs each.
+A node serves no other call meanwhile, for about 10 µs a pair.
 """
 STILL_MS = 60_000
 """When a crawl has no lease in a partition, this is noted there for this long."""
@@ -74,7 +75,7 @@ class Scans:
     def count(self, crawls: Sequence[Crawl]) -> Counts | None:
         """Return counters of at most some dozens of crawls, for :meth:`look`; None: ask again.
 
-        For a node this costs little more than one crawl: starting a script is half of the cost.
+        For a node several crawls cost little more than one: starting a script is half of the cost.
         """
         try:
             return self._counts(crawls)
@@ -100,9 +101,9 @@ class Scans:
 
         ``counts`` are those that :meth:`count` has just found; without them they are asked for.
 
-        None, and the scan is void, in these cases: a node did not answer or is still owed what SQL
-        holds; a partition does not know the crawl, or has it at another version than ``crawl``'s.
-        If that is an older version, the partition is told again.
+        The answer is None, and the scan void, in these cases: a node did not answer or is still
+        owed what SQL holds; a partition does not know the crawl, or knows another version of it
+        than ``crawl``. If that version is older, the partition gets the crawl again.
         """
         placement = self._placement
         if any(node.breaker.since_ms for node in placement.nodes):
@@ -141,8 +142,8 @@ class Scans:
     def idle_crawls(self, within: float) -> tuple[dict[int, float], bool]:
         """Return crawl → how many seconds ago some partition had nothing of it leased any more.
 
-        It has only crawls for which that was ``within`` this many seconds, as far as nodes answer.
-        Also return whether all nodes do.
+        The answer has only crawls for which that was ``within`` this many seconds, as far as nodes
+        answer. It also tells whether all nodes answered.
         """
         found: dict[int, float] = {}
         answered = True
@@ -186,7 +187,7 @@ class Scans:
         ]
 
     def ready(self) -> str | None:
-        """Say why the frontier cannot serve now: no node answers; None if it can."""
+        """Return why the frontier cannot serve now (no node answers); None if it can."""
         held = [on for node in self._placement.nodes if (on := self._placement.partitions_on(node))]
         try:
             self._calls("count", {on[0]: to_msgpack([0]) for on in held}, partial=True)

@@ -105,7 +105,7 @@ class Sessions:
         """Release sessions up to the sequence that this incarnation does not hold, and all sessions
         of dead incarnations.
 
-        The answer names the nodes that could not be asked: there it is still to be done.
+        The answer names the nodes that could not be asked: these may not have released all yet.
         """
         placement = self._placement
         gone: set[int] = set()
@@ -194,7 +194,8 @@ class Sessions:
     ) -> tuple[list[Any], list[tuple[int, list[Any]]]]:
         """Send items by partition in batches; return statuses in order, and the replies.
 
-        Items whose node does not answer are "away", and the rest of them are not sent to it.
+        If a node does not answer, its items get the status "away", and its remaining items are not
+        sent.
         """
         size = BATCH if script in _BY_TASK else FEW
         by_partition: dict[int, list[int]] = {}

@@ -148,8 +148,8 @@ def level_part(due: int, free: int, others: Sequence[int]) -> int:
     """Return how many due partitions go to a call with ``free`` sessions, so that all get about
     the same.
 
-    ``others`` are the free sessions of all others; 0 if they have so many more that they get
-    all.
+    ``others`` are the free sessions of each other call. Returns 0 if the others have so many more
+    that they get all partitions.
     """
     together, of = free - due, 1
     for other in sorted(others, reverse=True):

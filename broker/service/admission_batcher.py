@@ -69,9 +69,9 @@ class AdmissionBatcher:
         See ``Frontier.admit``, whose errors it raises.
 
         If two batches of a pass have the same URL, one of them is told that it was new. Tick and
-        epochs are the pass's, which asked at least the nodes of this batch, after its rows were
-        written. An error fails all batches of the pass: they are repeated, or found pending, as if
-        each went alone.
+        epochs are those of the pass: it asked at least the nodes of this batch, after the rows of
+        this batch were written. An error fails all batches of the pass: they are repeated, or found
+        pending, as if each went alone.
         """
         batch = _Batch(items)
         known = self._crawls.setdefault(crawl, _Crawl())

@@ -22,11 +22,11 @@ def change(
     revision: int | None = None,
     by: str = "",
 ) -> Crawl:
-    """Set the ``given`` options, None: to the default; return the crawl after that.
+    """Set the ``given`` options (None sets the default); return the crawl after that.
 
-    It works by compare-and-set: concurrent changes of others stay. With a ``revision`` there must
-    be no change since; otherwise it raises HttpProblem (409). Raises HttpProblem (400) that names
-    each wrong field, and UnknownCrawl.
+    It works by compare-and-set: concurrent changes of others stay. Raises HttpProblem (409) if the
+    crawl was changed after ``revision``, HttpProblem (400) that names each wrong field, and
+    UnknownCrawl.
     """
     while True:
         known = service.store.crawl(name)
@@ -45,7 +45,8 @@ def change(
 
 
 def _merged(options: CrawlOptions, given: Mapping[str, Any]) -> CrawlOptions:
-    """Return the options with the given ones; None removes one. Raises HttpProblem (400)."""
+    """Return the options after the ``given`` changes; None removes an option. Raises HttpProblem
+    (400)."""
     unknown = [name for name in given if name not in CrawlOptions.__struct_fields__]
     if unknown:
         raise HttpProblem(

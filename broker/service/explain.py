@@ -107,7 +107,7 @@ def _of_away(service: Service, error: Unavailable) -> str:
 
 
 def _of_workers(service: Service) -> str:
-    """Say why no worker takes URLs; "" if one does, or if that is not known."""
+    """Return why no worker takes URLs; "" if one does, or if that is not known."""
     try:
         every = [one for one in service.members.list() if one.kind == "worker"]
         at_work, _ = service.frontier.workers()

@@ -1,4 +1,4 @@
-"""Which forced URLs are to be fetched once more: those that wait for their first fetch are not."""
+"""Tells which forced URLs are fetched once more; URLs that wait for their first fetch are not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from greencrawl.schema.net.urls import SITEMAP_PLACE, task_path
 from greencrawl.schema.records import Admission, Crawl
 
 _WITHOUT_ROWS = (SITEMAP_PLACE, "/robots.txt")
-"""A URL of such a path may have been asked for, and have neither a page nor a final state."""
+"""A URL with such a path may have neither a page nor a final state although it was fetched."""
 
 
 def by_end(
@@ -17,8 +17,8 @@ def by_end(
 ) -> tuple[list[Admission], list[Admission]]:
     """Return URLs to be queued even if they are known, and those that no task has fetched so far.
 
-    The latter have neither a page nor a final state: if they are known, their first task has not
-    ended, and fetches them. In a finished crawl no task is left. Raises Unavailable.
+    URLs of the second list have neither a page nor a final state: if such a URL is known, its first
+    task has not ended, and fetches it. In a finished crawl no task is left. Raises Unavailable.
     """
     if crawl.finished:
         return list(items), []

@@ -48,8 +48,8 @@ class LeaseDedup:
     def once(
         self, request: LeaseRequest, lease: Callable[[LeaseRequest], LeaseReply]
     ) -> LeaseReply:
-        """Return ``lease(request)``, or for a copy the same answer. Raises Unavailable if that
-        did."""
+        """Return ``lease(request)``; a copy gets the same answer. Raises Unavailable if ``lease``
+        does."""
         number = (request.incarnation, request.sequence)
         known = self._latest.get(request.worker)
         if known is not None and number < known.number:

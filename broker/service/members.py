@@ -146,8 +146,9 @@ class Members:
     def forget(self, node: str, by_whom: str = "") -> NodeOrders:
         """Forget a node that is gone for good, with its members and its orders.
 
-        It may have orders alone: members that left long ago are deleted. Raises UnknownNode (also
-        for all nodes), NodeStays where one of its members may be there, and Unavailable.
+        A node may have orders but no member: members that left long ago are deleted. Raises
+        UnknownNode (also for all nodes), NodeStays where one of its members may be there, and
+        Unavailable.
         """
         known = [member.id for member in self._store.members() if member.node == node]
         heard = self._beats.heard(known)

@@ -33,7 +33,7 @@ BATCH = 64
 BATCH_CHARS = 256 * 1024
 """Pages that are searched together: this many, or this many characters of text."""
 UNCHANGED = 304
-"""The status of an answer that a page has not changed."""
+"""The status by which a server says that a page has not changed."""
 VERSIONS = 100
 """How many versions a page's history has, the latest ones."""
 
@@ -44,7 +44,8 @@ _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{16})")
 class PageList(NamedTuple):
     """The result of a look: pages, the cursor to go on from ("": complete), how many were read.
 
-    If it ended within a step, ``looked_at`` counts only what the filter selected in that step.
+    If the look ended within a step, ``looked_at`` counts only what the filter selected in that
+    step.
     """
 
     pages: list[StoredPage]
@@ -71,8 +72,9 @@ class Reader:
     ) -> PageList:
         """Return up to ``limit`` pages whose URL, title or text ``pattern`` matches.
 
-        They are in the order of storing, or with ``newest`` in the opposite one. It ends sooner,
-        perhaps with none, at a limit of pages or of time. Raises ValueError for an invalid cursor.
+        They are in the order of storing, or with ``newest`` in the opposite one. The look ends
+        sooner, perhaps without a page, at a limit of pages or of time. Raises ValueError for an
+        invalid cursor.
         """
         if pattern is None:
             return self._list(self._steps(crawl, wanted, "row", after, newest), limit)

@@ -46,7 +46,7 @@ from greencrawl.schema.text.again import not_anew_text
 log = logger("seeding")
 
 FULL_RETRY_SECONDS = 5
-"""Seconds for a client that was answered 429: memory is checked once a second."""
+"""Seconds that a client waits after a 429: memory is checked once a second."""
 LOGGED_BYTES = 2000
 """A list of options that takes more bytes as JSON is not kept in the log of orders."""
 YIELD_SECONDS = 0.005
@@ -83,8 +83,8 @@ def put(
 ) -> Crawl:
     """Create or update a crawl; with ``seeded``, its first URLs are queued.
 
-    Raises as :func:`create`. With a ``revision`` the crawl is left as it is, and returned, if its
-    own is another one.
+    Raises as :func:`create`. With a ``revision``, a crawl that has another revision is returned as
+    it is.
     """
     problems = check_options(options) or list(service.permits.problems(options))
     if problems:
@@ -115,8 +115,8 @@ def put(
 def tell_change(service: Service, before: Crawl, after: Crawl, by: str = "") -> None:
     """Tell workers of changed options of a crawl, and log who changed them.
 
-    A worker that does not get the message learns it with its next session of the crawl. Raises
-    nothing.
+    A worker that does not get the message learns of the change with its next session of the crawl.
+    Raises nothing.
     """
     old, new = msgspec.structs.asdict(before.options), msgspec.to_builtins(after.options)
     now = msgspec.structs.asdict(after.options)
@@ -148,18 +148,18 @@ def begin_round(service: Service, crawl: Crawl) -> Round:
 
 
 def rounds(service: Service, crawl: Crawl) -> list[Round]:
-    """Return the last round of a crawl of each kind, counted where that is cheap."""
+    """Return the last round of each kind of a crawl, counted where that is cheap."""
     return [_counted(service, crawl, one) for one in service.store.rounds(crawl.id)]
 
 
 def _counted(service: Service, crawl: Crawl, known: Round) -> Round:
-    """Return a round with its total, as far as known. A round that fetches removes what it
-    counts."""
+    """Return a round with its total, as far as known. A fetch that has begun removes the rows that
+    would be counted."""
     if known.total >= 0 or (known.kind == "fetch" and known.cursor):
         return known
     try:
         return service.store.count_round(crawl.id, known)
-    except Unavailable:  # a total is for people: nothing waits for it
+    except Unavailable:  # only people read a total
         return known
 
 
@@ -179,12 +179,12 @@ def seed(
 ) -> SeedReply:
     """Queue URLs; return one verdict each, in the order given.
 
-    A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
+    A crawl without roots takes its roots from these URLs; otherwise its roots judge these.
     Idempotent: a URL that was seen is a ``duplicate``; with ``force`` it is queued ``again``, and
     with ``if_changed`` as a refetch. If its first task has not ended it stays a ``duplicate``: that
     task fetches it. Seeds of a node that is away are ``pending``: they are stored, and queued when
-    the node is back. Raises UnknownCrawl; Unavailable, and then some of the URLs may be stored, and
-    are queued in time: those without force first. A repeated call may fetch forced ones once more.
+    the node is back. Raises UnknownCrawl. Raises Unavailable: some URLs may then be stored, and are
+    queued later, URLs without force first. A repeated call may fetch forced URLs again.
     """
     crawl = service.store.crawl(name)
     check_room(service)
@@ -247,7 +247,7 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
 
 
 def admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
-    """Return the admissions, each URL once, as it came first."""
+    """Return one admission for each URL: the first."""
     number_of = service.frontier.fingerprint
     found: dict[int, Admission] = {}
     for verdict in verdicts:

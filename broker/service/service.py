@@ -177,7 +177,8 @@ class Service:
         return [replace(one, away=self.away_of(one)) for one in found]
 
     def away_of(self, purge: Purge) -> tuple[NodeAway, ...]:
-        """Return the nodes that are away and have something to delete: that of its host, or any."""
+        """Return the nodes that are away and have something to delete; for a host only its own
+        node."""
         away = self.frontier.nodes_away()
         if not purge.host:
             return tuple(away.values())

@@ -21,8 +21,9 @@ there."""
 
 
 def points(crawl: Crawl, rows: Sequence[Counted], since_ms: int = 0) -> list[Sample]:
-    """Return the increase between each two rows of a crawl, and what came before its first row if
-    ``rows`` since then have that one. If Redis lost its counters, the increase is 0."""
+    """Return the increase between each two rows of a crawl. If the crawl's first row is among
+    ``rows``, the increase up to this row comes first. If Redis lost its counters, the increase is
+    0."""
     begun = crawl.created_ms // MINUTE_MS
     if rows and crawl.created_ms >= since_ms and abs(rows[0].minute - begun) <= FIRST_MINUTES:
         rows = [Counted(crawl=crawl.id, minute=min(begun, rows[0].minute - 1)), *rows]

@@ -3,8 +3,9 @@
 One broker does it, under a duty. It goes through the due rows of a crawl in a partition by date and
 host, some of each host at a time, and then starts again. So a host with a million pages does not
 delay others, nor does a host that takes no more for now. After the node has taken URLs, they are
-noted as on their way. If the broker dies between the two, the next one asks the node again, which
-knows them. Rows that the node does not take stay in the store, so Redis does not grow with them.
+noted as on their way. If the broker dies in between, the next broker offers these URLs again, and
+the node knows them. Rows that the node does not take stay in the store, so Redis does not grow with
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Place = tuple[int, int, int]
 
 
 class Calendar(DutyTask):
-    """Begins with a look into the store."""
+    """The task of the calendars. It begins with a look into the store."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service, CALENDAR, "calendar")

@@ -48,9 +48,10 @@ class DutyTask(ABC):
         """Run the greenlet."""
 
     def _tried(self, step: Callable[[], float], away_seconds: float, seconds: float) -> float:
-        """Return the seconds until the next step, as ``step`` says.
+        """Run ``step``; return the seconds until the next step, as ``step`` returns them.
 
-        ``away_seconds`` where it raised Unavailable; ``seconds`` where it raised anything else.
+        Returns ``away_seconds`` if ``step`` raised Unavailable, ``seconds`` if it raised anything
+        else.
         """
         try:
             return step()
@@ -63,7 +64,7 @@ class DutyTask(ABC):
             if self._timeout.hindered():
                 self._own.duties.give_up(self._duty, CUT_SECONDS)
             return away_seconds
-        except Exception:  # noqa: BLE001 - told, and tried again
+        except Exception:  # noqa: BLE001 - logged, and tried again
             self._log.exception(f"{self._what}_failed")
         return seconds
 

@@ -12,7 +12,7 @@ The next time it is twice as long, up to :data:`MOST_SECONDS`: the others may ha
 """
 MOST_SECONDS = 60.0
 FORGOTTEN_SECONDS = 600.0
-"""This long after the duty was left to others, the next time counts as the first again."""
+"""If the duty was left to others longer ago than this, the next time counts as the first again."""
 
 
 class DutyTimeout:
@@ -28,7 +28,8 @@ class DutyTimeout:
     def hold(self, duty: Duty) -> None:
         """Note that the duty is held. Findings under an earlier epoch do not count.
 
-        But if it was left to others a while ago, they probably had the same problem.
+        If the duty was left to others not long ago, they probably had the same problem: then the
+        longer time stays.
         """
         if duty == self._duty:
             return

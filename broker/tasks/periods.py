@@ -1,8 +1,8 @@
 """Crawls that begin again: they rest when they are finished, and wake up for their next period.
 
 This is part of the upkeep, under its duty. A period begins with a forced batch of seeds. The batch
-is in the replay log in the same transaction as the row of the period. So it is one batch, whichever
-process dies at whatever time.
+is in the replay log in the same transaction as the row of the period. So a period has one batch,
+whichever process dies at whatever time.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def seeds(service: Service, crawl: Crawl) -> list[Admission]:
     """Return the first URLs of a crawl's next period: its seeds, and the first pages of its
     sources.
 
-    They are asked for again only if they have changed. So are the known targets of their redirects:
-    the redirects alone would not fetch these. URLs that are due by the crawl's calendar come only
-    by the calendar.
+    They are read again only if they have changed. The known targets of their redirects are added:
+    unchanged redirects alone would not fetch these targets. URLs that are due by the crawl's
+    calendar come only by the calendar.
     """
     verdicts = seeding.judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
     wanted = {item.url: item for item in seeding.admissions(service, verdicts)}

@@ -2,9 +2,9 @@
 memory.
 
 A host that ran low comes first. Then, in a partition at half of its budget or less, every host that
-waits in SQL has its turn. Above that, crawls that have nothing to lease there have their turn.
-Crawls that hold much, but are paused or blocked, must not stop them. One broker does it, under a
-duty; the others say what they put there.
+waits in SQL has its turn. In a partition above half of its budget, only crawls that have nothing to
+lease there have their turn: paused or blocked crawls with many tasks must not stop them. One broker
+does it, under a duty; the other brokers announce what they put into the overflow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOSTS = 50
 
 
 class Refill(DutyTask):
-    """Begins with a look into SQL."""
+    """The task of refilling. It begins with a look into SQL."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service, REFILL, "refill")

@@ -1,10 +1,10 @@
 """Drops old rows from the store, so that it does not grow for ever.
 
 This is a duty, so that one broker does it; its writes are checked against the duty's epoch. Each
-hour it drops the journal's months, and expired rows. Daily: attempts that brought a page, earlier
-fetches, and batches of seeds that are no longer needed. All of it is done in steps of some
-milliseconds with equal pauses between them, and may end anywhere: the next pass starts again and
-finds less.
+hour it drops the journal's months, and expired rows. Once a day it drops attempts that brought a
+page, earlier fetches, and batches of seeds that are no longer needed. All of it is done in steps of
+some milliseconds with equal pauses between them, and may end anywhere: the next pass starts again
+and finds less.
 
 A batch of seeds is kept to be queued again in a Redis that lost it. Once each of its URLs has a
 page or a final state, a replay marks them as settled by these, and the batch is not needed any
@@ -38,7 +38,7 @@ DAY_SECONDS = 86_400.0
 LOOK_SECONDS = 10.0
 """Seconds between two checks whether the duty is ours and something is due."""
 FIRST_SECONDS = 30.0
-"""Seconds after its start in which a broker leaves this aside."""
+"""Seconds between the start of a broker and its first retention."""
 BATCH = 500
 """Fingerprints of seeds that are looked up in one statement."""
 DAY_MS = 86_400_000

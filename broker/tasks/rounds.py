@@ -35,7 +35,7 @@ BATCH = 1000
 OPEN = 2000
 """If a crawl has this many open tasks, no more are queued."""
 TURN_SECONDS = 0.5
-"""After this long a crawl's turn is over: others wait for it."""
+"""After this long a crawl's turn is over: other crawls wait for theirs."""
 
 _PAGES, _FINALS = "p", "f"
 """The first character of a cursor: pages or final states."""
@@ -55,7 +55,8 @@ def go_on(service: Service, crawl: Crawl, sums: Totals) -> bool:
 
 
 def _take_turn(service: Service, crawl: Crawl, known: Round, waiting: int) -> None:
-    """Run steps until enough is queued, or all rows are read: most may belong to no round."""
+    """Run steps until enough is queued, all rows are read, or the time is over: most of the rows
+    may not belong to the round."""
     until = monotonic() + TURN_SECONDS
     while waiting < OPEN:
         moved = _step(service, crawl, known, quiet=not waiting)
@@ -68,8 +69,8 @@ def _take_turn(service: Service, crawl: Crawl, known: Round, waiting: int) -> No
 def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round | None:
     """Store the next batch; return the round after that, or None if it did not move.
 
-    It ends when no task of the crawl is open any more: then pages that were being fetched at its
-    start have their rows.
+    The round ends when no task of the crawl is open any more: then pages that were being fetched at
+    its start have their rows.
     """
     urls, cursor = _next(service, crawl, known)
     end = cursor is None and (quiet or known.kind == "plan") and not urls

@@ -34,20 +34,19 @@ log = logger("upkeep")
 BUSY_SECONDS = 0.25
 """Least time between two scans of the crawls, however much happens."""
 SCANNING_SHARE, MOST_REST_SECONDS = 0.1, 1.0
-"""The share of time that scans may take: with many crawls they come less often. But a scan may also
-have waited for others, and a crawl ends after two of them."""
+"""The share of time that scans may take, and the longest pause after a scan: a scan may just have
+waited for other work, and a crawl ends only after two scans."""
 QUIET_SECONDS = 5.0
 """Seconds between two reads of the store, or of a crawl, without activity."""
 SELDOM_SECONDS = 120.0
-"""Seconds between two scans of a crawl with nothing leased. Activity is announced before it can
-end. If the broker that took the last finish died before it could announce it, Redis has a note of
-it."""
+"""Seconds between two scans of a crawl with nothing leased. Brokers announce activity before the
+crawl can end. If the broker that took the last finish died before that, Redis has a note of it."""
 NOTED_SLACK_SECONDS = 0.5
 """A note counts as older than a scan only if it is older by more than this."""
 CUT_LOOK_SECONDS = 1.0
-"""Seconds between two checks whether such a node answers."""
+"""Seconds between two checks whether a node that gave no answer answers again."""
 CUT_SECONDS = 3.0
-"""Then the duty is left to others for this long."""
+"""If nodes still give no answer, the duty is left to others for this long."""
 TICK_SECONDS = 1.0
 """Seconds between two steps of the store's clock while the frontier is in use."""
 BATCH = 32
@@ -65,8 +64,8 @@ class _Quiet:
 
 
 class _HeldUp:
-    """Pending batches that wait only for nodes which are away. All up to ``after`` do: they are not
-    read and admitted again and again meanwhile."""
+    """Pending batches that wait only for nodes which are away. These are all batches up to
+    ``after``; they are not read and admitted again meanwhile."""
 
     def __init__(self, since: float) -> None:
         self.since = since
@@ -331,8 +330,8 @@ class Upkeep:
                 frontier.stop_leasing(crawl)
 
     def _end_at_limit(self, crawl: Crawl, sums: Totals, states: frozenset[str], why: str) -> float:
-        """Stop leasing, and set it done when nothing is leased: then nothing can be leased any
-        more."""
+        """Stop leasing; set the crawl done when nothing is leased: no lease can begin after
+        that."""
         if states != {"stop"}:
             log.info("limit_reached", crawl=crawl.name, limit=why)
             self._service.frontier.stop_leasing(crawl)
@@ -356,8 +355,8 @@ class Upkeep:
     def _finish(self, crawl: Crawl, quiet: _Quiet) -> None:
         """Shut the crawl, check that nothing came before it was shut, and set it done.
 
-        If something new comes meanwhile, its sender finds the crawl shut and raises its version in
-        the store, so that it is not set done.
+        If something new comes meanwhile, its sender finds the crawl shut, and raises the version of
+        the crawl in the store, so that it is not set done.
         """
         frontier = self._service.frontier
         frontier.shut(crawl)
@@ -387,8 +386,8 @@ def _seen(sums: Totals) -> _Quiet:
 
 
 def limit_reached(crawl: Crawl, sums: Totals, spent_seconds: float, stored: int = 0) -> str:
-    """Return the limit that it has reached, or "". ``stored`` are pages by the store: it takes no
-    more than the limit, and counts a page once, however often it was fetched."""
+    """Return the limit that the crawl has reached, or "". ``stored`` are pages by the store: it
+    takes no more than the limit, and counts a page once, however often it was fetched."""
     options = crawl.options
     pages = stored if sums.requeued else max(sums.stored, stored)
     if options.max_pages and pages >= options.max_pages:

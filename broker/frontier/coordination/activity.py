@@ -1,7 +1,7 @@
 """Messages between brokers about activity, so that the holder of a duty hears what others did.
 
-Messages are sent on the channel of wake-ups, but are not counted. If one is lost while a connection
-breaks, the next scan finds what it said.
+Messages are sent on the channel of wake-ups, but are not counted. If a message is lost while a
+connection breaks, the next scan finds the activity.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ QUOTA = b"quota"
 ORDERS = b"orders"
 """The message that there are new orders: all orders must be read again."""
 ANY, NONE = 0, -1
-"""Values in place of the id of a crawl: an unknown crawl; no crawl."""
+"""Values in place of the id of a crawl: ANY stands for an unknown crawl, NONE for no crawl."""
 MOST = 100
 """A message names at most this many crawls; if there are more, it names :data:`ANY`."""
 
 
 class ActivityEvent(Event):
-    """An event set by activity in crawls; :meth:`take_own` tells this process's from others'."""
+    """An event set by activity in crawls; :meth:`take_own` has only the activity of this
+    process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,13 +61,14 @@ class ActivityEvent(Event):
 
 
 def message(what: bytes, crawls: Collection[int]) -> bytes:
-    """Return the message about them."""
+    """Return the message that names these crawls."""
     named = crawls if len(crawls) <= MOST else (ANY,)
     return b" ".join([what, *(b"%d" % crawl for crawl in sorted(named))])
 
 
 def announce(nodes: Sequence[Node], what: bytes, crawls: Collection[int]) -> None:
-    """Send a message to the other brokers; one that misses it finds out later. Raises nothing."""
+    """Send a message to the other brokers; a broker that misses it learns of it later. Raises
+    nothing."""
     for node in nodes:  # a broker may be cut off from some nodes
         with suppress(Unavailable):
             node.command("PUBLISH", keys.WAKE, message(what, crawls))

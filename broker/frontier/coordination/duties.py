@@ -2,9 +2,9 @@
 
 A duty is a row in the store with a holder, an epoch and an end. In each broker one greenlet renews
 the duties that it has and takes free ones, in one short transaction every few seconds. Nothing
-depends on the clocks of two machines. A holder that was suspended may believe that it has a duty
-that another broker took since. But every write under a duty is checked against the epoch, in the
-store (``Store.under``) and in Redis (``lua/shared/common.lua``), and raises DutyLost.
+depends on the clocks of two machines. A holder that was suspended may not know that another broker
+has taken its duty. But every write under a duty is checked against the epoch, in the store
+(``Store.under``) and in Redis (``lua/shared/common.lua``), and raises DutyLost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def clock(node: str) -> str:
 
 
 class Duties:
-    """The duties of one broker: ``start()`` and ``stop()`` it; :meth:`take` also works without."""
+    """The duties of one broker. ``start()`` and ``stop()`` it; :meth:`take` works without a start,
+    too."""
 
     def __init__(self, store: Store, holder: str = "") -> None:
         """Begin without duties; ``holder`` is a name of this process alone, by default a random
@@ -74,9 +75,9 @@ class Duties:
         self._failing: tuple[float, str] | None = None
         self._unanswered: float | None = None
         self.renewals = 0
-        """How often the store was asked to renew or give duties, and did."""
+        """How often the store answered a request to renew or give duties."""
         self.renewal_seconds = 0.0
-        """How many seconds these took."""
+        """How many seconds these requests took."""
         self._renewed = -inf
         self._changed = Event()
         self._greenlet: gevent.Greenlet[..., Any] | None = None
@@ -122,7 +123,8 @@ class Duties:
         return monotonic() - self._renewed
 
     def take(self, name: str) -> Duty | None:
-        """Return the duty, taken now if it is free, and wanted from now on; None if another has it.
+        """Take the duty if it is free; want it from now on. Return it, or None if another broker
+        has it.
 
         The store is asked at most every :data:`ASK_SECONDS`. Raises Unavailable.
         """
@@ -154,9 +156,9 @@ class Duties:
     def lost(self, name: str) -> None:
         """Give up a duty after a write under it was refused: another broker has the duty.
 
-        Or the store was restored from an older copy, and Redis knows a higher epoch. Then the duty
-        is still ours in the store. It is given back there, so that the next holder has a higher
-        epoch.
+        There is a second possible reason: the store was restored from an older copy, and Redis
+        knows a higher epoch. Then the duty is still ours in the store. It is given back there, so
+        that the next holder has a higher epoch.
         """
         if self._held.pop(name, None) is not None:
             with suppress(Unavailable):  # then it expires
@@ -242,7 +244,8 @@ class Duties:
 
 class _DutyLog:
     """Logs which duties are taken and given up. If a duty is given up and taken again and again
-    because a Redis node is away, there is a line a minute, and one when it is kept."""
+    because a Redis node is away, the log has one line a minute, and one more when the duty is
+    kept."""
 
     def __init__(self) -> None:
         self._given_up: dict[str, float] = {}

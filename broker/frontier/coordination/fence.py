@@ -3,8 +3,8 @@
 A broker may be cut off from the store and still reach a Redis that was replaced. Then the store
 knows a higher epoch of that node, and another broker serves its hosts from the new server. So a
 broker that opens or extends a session must have read the epochs within :data:`CONTACT_SECONDS`,
-counted from when the query was sent. A node that was taken over rests that much longer than the
-forgotten sessions last, plus the error of a script's expected time.
+counted from when the query was sent. A node that was taken over rests until the forgotten sessions
+have ended, and then for :data:`CONTACT_SECONDS` plus the error of a script's expected time.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class StoreContact:
 
     @property
     def margin_ms(self) -> int:
-        """Return how long after an epoch was raised sessions may still be opened under the one
-        before."""
+        """Return for how long sessions may still be opened under an old epoch after the epoch was
+        raised."""
         return round(self._seconds * 1000) + TOLERANCE_MS
 
     def epoch(self, node: str) -> int:

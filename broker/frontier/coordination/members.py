@@ -1,8 +1,9 @@
 """The latest reports of members, as all brokers see them: beats that expire by themselves.
 
-A beat is one key in Redis, and one command: an idle system must leave Redis alone. It is on the
-first node that answers, so all nodes are asked. If Redis loses a beat, the next one replaces it; at
-the memory limit it is refused. Beats decide only what people see, and which members count as lost.
+A beat is one key in Redis, and one command: an idle system must leave Redis alone. A beat is
+written to the first node that answers, so a reader asks all nodes. If Redis loses a beat, the next
+beat replaces it; at the memory limit Redis refuses beats. Beats decide only what people see, and
+which members count as lost.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ class MemberBeats:
         self._nodes = nodes
 
     def beat(self, member: str, incarnation: int, facts: Facts) -> BeatStatus:
-        """Keep a member's report: it was ``known`` in this life, or it is ``new``.
+        """Keep a member's report; return whether this life of the member was ``known`` or is
+        ``new``.
 
-        A report of an ``older`` life is not kept. Raises Unavailable when no node answers, or the
-        first that does is at its memory limit.
+        A report of an ``older`` life is not kept. Raises Unavailable when no node answers, or when
+        the first node that answers is at its memory limit.
         """
         told = _written(incarnation, epoch_ms(), facts)
         why: Unavailable | None = None

@@ -1,10 +1,10 @@
-"""A note in Redis that the store takes no writes, since the store itself cannot keep it then.
+"""Notes in Redis that the store takes no writes: the store itself cannot keep such a note.
 
 A broker that has just written under a duty says that the store is writable, for some seconds. A
 broker that cannot write, and sees no such note of another broker, notes the outage unless it is
-noted already. The coordinator finds the note when it can write again. All is on the first node that
-answers, so all nodes are asked. If Redis is lost meanwhile, or no node answers, nobody knows of the
-outage.
+noted already. The coordinator finds the note when it can write again. Each note is written to the
+first node that answers, so a reader asks all nodes. If Redis is lost meanwhile, or no node answers,
+nobody knows of the outage.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """Under ``max_pages`` each partition has a quota: tasks that it may still lease.
 
-Opening a session takes from the quota. A task that is released, fails or is not stored gives it
-back. So the sum of stored, leased and remaining tasks in a partition stays the same, whatever
-happens there. Only the broker that shares quotas out changes the sum: over all partitions it never
-exceeds the limit.
+Opening a session takes its tasks from the quota. A task that is released, fails or is not stored is
+added to the quota again. So the sum of stored, leased and remaining tasks in a partition stays the
+same, whatever happens there. Only the broker that shares quotas out changes the sum: over all
+partitions it never exceeds the limit.
 
-A page that is fetched again is counted as stored once more, but the store has it once: so much more
-may be leased.
+Redis counts a page that is fetched again as stored once more, but the store has it once. So the
+number of these pages is added to the limit.
 
-One broker does this, under a duty. Each of its passes has a higher number; the numbers begin with
-the epoch of the duty. A pass first reads every partition under its number, and a partition keeps
-the highest number that it has seen. The partition refuses a quota under a lower number, which came
-late or from an earlier holder.
+One broker does this, under a duty. Each of its passes has a higher number than the pass before; the
+upper part of the number is the epoch of the duty. A pass first reads every partition under its
+number, and a partition keeps the highest number that it has seen. The partition refuses a quota
+under a lower number: such a quota came late, or from an earlier holder.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class Row(NamedTuple):
 class _Known(NamedTuple):
     """What is known of a crawl whose quotas were shared out under an epoch of the duty.
 
-    Of partitions that are away it is what they last said. ``sums`` are upper bounds, ``stored`` and
-    ``twice`` lower ones: ``twice`` is how many more pages Redis counts as stored than there are.
+    A partition that is away has the numbers that it reported last. ``sums`` are upper bounds;
+    ``stored`` and ``twice`` are lower bounds. ``twice`` is how many more pages Redis counts as
+    stored than there are.
     """
 
     epoch: int
@@ -77,9 +78,10 @@ class _Known(NamedTuple):
 def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int, int]:
     """Return partition → the change of its quota.
 
-    Quota goes where tasks wait and are due, in proportion to how many wait. It comes from what no
-    partition has yet, and then from those that have more than their share. ``half``: half of what
-    is left is kept, since sessions that wait for a login must leave room for its errands.
+    Quota goes where tasks wait and are due, in proportion to how many wait. It is taken from what
+    no partition has yet, and then from partitions that have more than their share. With ``half``,
+    half of what is left is kept: sessions that wait for a login must leave room for the errands of
+    this login.
     """
     left = limit - sum(row.leased + row.stored for row in rows.values())
     free = left - sum(row.quota for row in rows.values())
@@ -105,7 +107,7 @@ def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int
     gives = _split(needs, free + sum(spare.values()))
     taken = _drawn(spare, sum(gives.values()) - free)
     without_quota = [p for p in needs if not rows[p].quota and not gives.get(p)]
-    if without_quota:  # tasks that wait elsewhere for longer than a moment can wait for it, too
+    if without_quota:  # partitions that are not due soon can do without quota for now
         idle = {p: row.quota for p, row in rows.items() if not row.due and p not in taken}
         more = _drawn(idle, len(without_quota))
         taken |= more
@@ -183,7 +185,7 @@ class Quotas:
             for crawl in wanting:
                 try:
                     duty = self._duties.take(names.QUOTAS)
-                    if duty is not None:  # otherwise the holder of the duty has heard of it as well
+                    if duty is not None:  # otherwise the holder of the duty got the same message
                         self.share(self._store.crawl(crawl), duty)
                 except UnknownCrawl:
                     self.forget(crawl)
@@ -215,14 +217,14 @@ class Quotas:
         stored = known.stored | {p: row.stored for p, row in rows.items()}
         requeued = sum(row.requeued for row in seen.values()) or known.twice
         twice = _counted_twice(stored, self._store, crawl, requeued)
-        if len(rows) < len(self._partitions):  # those that are away may have stored more since
+        if len(rows) < len(self._partitions):  # the others may have stored more since
             twice = max(twice, known.twice)
         limit = crawl.options.max_pages + twice
         sums = known.sums
         away = sum(sums[p] for p in sums.keys() - rows.keys())
         if set(self._partitions) - rows.keys() - sums.keys():
-            # Only the stored pages of partitions that are away are known: others do not wait for
-            # them. At worst too many pages are fetched; the store takes none beyond the limit.
+            # Only the stored pages are known of partitions that are away. Other partitions do not
+            # wait. At worst too many pages are fetched; the store takes none beyond the limit.
             away = max(away, self._store.stored(crawl.id) - sum(r.stored for r in rows.values()))
         sums |= {p: row.sum for p, row in rows.items()}
         self._known[crawl.id] = _Known(duty.epoch, sums, stored, twice)
@@ -259,9 +261,9 @@ class Quotas:
     def _change(
         self, crawl: int, number: int, deltas: Mapping[int, int], sums: dict[int, int]
     ) -> bool:
-        """Take first, and then give no more than was taken; ``sums`` keeps upper bounds if unsure.
+        """Take quota first, and then give no more than there is; ``sums`` stay upper bounds.
 
-        Returns whether all have answered.
+        Returns whether all partitions have answered.
         """
         takes = {p: n for p, n in deltas.items() if n < 0}
         free = sum(deltas.values())
@@ -289,8 +291,8 @@ class Quotas:
 def pages_stored(store: Store, crawl: Crawl, requeued: int) -> int:
     """Return the pages (2xx) of a crawl with ``max_pages``; 0 if it has none.
 
-    If URLs were queued again, the pages are counted here when no commit has counted them yet.
-    Raises Unavailable.
+    If URLs were queued again and no commit has counted the pages yet, they are counted here. Raises
+    Unavailable.
     """
     if not crawl.options.max_pages:
         return 0
@@ -301,8 +303,8 @@ def pages_stored(store: Store, crawl: Crawl, requeued: int) -> int:
 def _counted_twice(stored: Mapping[int, int], store: Store, crawl: Crawl, requeued: int) -> int:
     """Return how many more pages Redis counts as stored than the store has. Raises Unavailable.
 
-    ``stored`` (partition → pages) was read before the store is: it may have pages of tasks that are
-    leased there, so the result is never more than there are.
+    ``stored`` (partition → pages) was read earlier than the store is read here. The store may have
+    pages of tasks that were still leased then, so the result may be too low, but never too high.
     """
     if not requeued:
         return 0

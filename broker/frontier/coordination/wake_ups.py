@@ -3,9 +3,9 @@
 Scripts publish when a partition becomes due earlier. Messages can be lost. So after a reconnect,
 and every few seconds while a call waits, the number of published messages is compared with the
 number received. While sessions are open, a broker calls each node three times within the longest
-pause that is no outage. From this a node recognises an outage (``lua/shared/clock.lua``). If none
-is open, no such call is needed; in an idle system Redis serves only the cheap checks of waiting
-calls.
+pause that is no outage. From this a node recognises an outage (``lua/shared/clock.lua``). If no
+session is open, no such call is needed; in an idle system Redis serves only the cheap checks of
+waiting calls.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ HEARTBEATS = 3
 CUT_SECONDS = 5.0
 """How long a broker that cannot reach a node leaves the node's clock to others."""
 SAME_SECONDS = 1.0
-"""If two brokers learnt the time within this time, they have known it equally long."""
+"""Two brokers that learnt the time at most this far apart have known it equally long."""
 LEFT_SECONDS = 60.0
-"""After this long, a broker that could not take the duty left to it is told who has it."""
+"""A node's clock is left to another broker at most once in this time. If that broker could not take
+the duty, the holder confirms the time."""
 OUT_MOST = 1000
 """At most this many crawls with open sessions are counted separately."""
 UNKNOWN = 0
@@ -111,7 +112,8 @@ class WakeUps:
     ) -> int:
         """Send a heartbeat to a node, with its tick, if one is given; return its count of wake-ups.
 
-        ``vouch``: confirm its time, under ``duty``, that of setting it. Raises Unavailable.
+        With ``vouch`` the heartbeat confirms the node's time; ``duty`` is then the duty of setting
+        the node's clock. Raises Unavailable.
         """
         opened = self._opened
         args = to_msgpack([tick, int(vouch)])
@@ -184,7 +186,8 @@ class WakeUps:
             self._look(node, on)
 
     def _heartbeat(self, node: Node, on: list[int], *, vouch: bool = False) -> int:
-        """Send a heartbeat; under the duty of setting the node's time, if we have it."""
+        """Send a heartbeat; if this broker has the duty of setting the node's clock, send it under
+        that duty."""
         duty = self._duties.get(clock(node.id))
         try:
             vouch = vouch and duty is not None
@@ -197,8 +200,8 @@ class WakeUps:
         """Confirm a node's time, if that is our duty, to a broker that has known another time for
         ``seconds``.
 
-        If that broker has known the time for longer than we have, leave the duty to it, unless it
-        was left to such a broker lately.
+        If that broker has known the time for longer than we have, the duty is left to that broker,
+        unless it was left to such a broker lately.
         """
         if not self._duties.get(clock(node.id)):
             return
@@ -214,7 +217,8 @@ class WakeUps:
             log.info("clock_not_confirmed", node=node.shown, reason=str(error))
 
     def _cut_off(self, node: Node) -> None:
-        """Leave the node's clock to a broker that reaches it; quotas, too, if we reach no node."""
+        """Leave the node's clock to a broker that reaches the node; leave the quotas, too, if we
+        reach no node."""
         left = [clock(node.id)]
         if all(one.breaker.since_ms for one in self._nodes):
             left.append(QUOTAS)  # nobody could tell us which crawls need quota

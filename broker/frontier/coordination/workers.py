@@ -1,8 +1,8 @@
 """Which worker processes are at work, as all brokers see them, and which names two of them claim.
 
-The notes are kept in Redis for a short time only, by the clock of the node. They are on the first
-node that answers, so all nodes are asked. A worker that waits for work asks for a lease every 20 s
-or so. A busy one may ask for none as long as its sessions last.
+The notes are kept in Redis for a short time only, by the clock of the node. They are written to the
+first node that answers, so a reader asks all nodes. A worker that waits for work asks for a lease
+every 20 s or so. A busy worker may ask for no lease as long as its sessions last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ NOTE_SECONDS = 25.0
 HEARD_SECONDS = 60.0
 """How long a worker counts as at work after its last call."""
 CLAIMED_SECONDS = 20.0
-"""How long a name counts as claimed twice after a worker was refused for it; it asks more often."""
+"""How long a name counts as claimed twice after a worker was refused for it. Such a worker asks
+more often than this."""
 
 
 _NOTE = f"""
@@ -29,13 +30,14 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[3])
 """
 """ARGV: logical ms, worker, and the time before which others are too old.
 
-It is written at the memory limit, too: time bounds what it may hold, and a refusal would cost all
-idle connections.
+The note is written at the memory limit, too: old notes are dropped, so they never take much, and a
+refusal would cost all idle connections.
 """
 
 
 class WorkerRegistry:
-    """One broker's view. If it cannot write a note, it writes the next one."""
+    """The workers as one broker sees them. A note that cannot be written is replaced by the next
+    note."""
 
     def __init__(self, nodes: Sequence[Node], clock: Clock = monotonic) -> None:
         self._nodes = nodes
@@ -44,9 +46,9 @@ class WorkerRegistry:
         """(Worker, incarnation) → when it was noted last, if lately."""
 
     def at_work(self, worker: str, incarnation: int, *, begins: bool = False) -> None:
-        """Note a worker that leases; if it ``begins`` to, always.
+        """Note a worker that leases, unless it was noted lately.
 
-        Another broker may have removed its name since.
+        A worker that ``begins`` to lease is always noted: another broker may have removed its name.
         """
         now, who = self._clock(), (worker, incarnation)
         if not begins and now - self._noted.get(who, -NOTE_SECONDS) < NOTE_SECONDS:
@@ -56,7 +58,7 @@ class WorkerRegistry:
         self._note(keys.WORKERS, worker, HEARD_SECONDS)
 
     def refused(self, worker: str) -> None:
-        """Note that a process asked under a name that a later one has."""
+        """Note that a process asked under a name that a later process has."""
         self._note(keys.CLAIMED, worker, CLAIMED_SECONDS)
 
     def left(self, worker: str, incarnation: int) -> None:

@@ -18,7 +18,7 @@ from greencrawl.schema.log import Trouble, logger
 log = logger("frontier")
 
 FIRST_SECONDS, MOST_SECONDS = 0.05, 1.0
-"""Seconds between two requests to a node that is away: doubling from the first to the last."""
+"""Seconds between two requests to a node that is away: they double from the first to the last."""
 
 
 _troubles: dict[str, Trouble] = {}

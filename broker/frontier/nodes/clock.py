@@ -9,11 +9,11 @@ A reading may contradict the expected time. Then one side is wrong: the node's c
 process was suspended while our clock went on. Only the holder of the node's clock duty sets the
 clock. This raises the node's *jumps*, and then all processes accept its time. All others report
 their doubt and wait, until the holder has *vouched* for the node's time again by a heartbeat of its
-own; then they accept it. So if two disagree, one corrects, and always the same one.
+own; then they accept it. So if two processes disagree, always the same one corrects.
 
 A script does nothing if it finds a time that is later than the caller expects by more than
-:data:`LATE_MS`, or earlier. This proves no error, since the call may have been late. It may be
-repeated with the allowance for how late calls are just then.
+:data:`LATE_MS`, or earlier. This proves no error, since the call may have been late. The call may
+be repeated; then it allows for how late calls are at that moment.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ DRIFT_MS_PER_SECOND = 0.5
 LONG_SECONDS = 60.0
 """After this long without a reading the time is read, even without another call to the node."""
 SLOW_SECONDS = 0.5
-"""Seconds from sending to reading; after a slower exchange a clock is rather set too far back."""
+"""Seconds from sending to reading. After a slower exchange the clock is set back by the possible
+error as well."""
 READINGS = 3
 """Attempts at a quicker reading."""
 WAIT_SECONDS = 2.0
@@ -96,8 +97,8 @@ class Exchange(NamedTuple):
     jumps: int = 0
 
     def at(self, ms: float, jumps: int | None = None) -> Reading:
-        """Return a reading of a time told in this exchange, in whole ms; ``jumps``: those told with
-        it."""
+        """Return a reading of a time (whole ms) that a reply of this exchange had; ``jumps`` are
+        those of the same reply."""
         error_ms = (self.read - self.sent) * 500 + 1
         known = self.jumps if jumps is None else jumps
         return Reading(ms - (self.sent + self.read) * 500, error_ms, self.read, known)
@@ -123,13 +124,14 @@ class Reading(NamedTuple):
         return self.error_ms + min(drift_ms, TOLERANCE_MS)
 
     def apart_ms(self, later: Reading) -> float:
-        """Return the difference to the other beyond both errors and the drift, or 0."""
+        """Return how far ``later`` is apart beyond both errors and the drift; 0 if it is not."""
         off_ms = later.base_ms - self.base_ms
         explained_ms = self.error_ms_at(later.at) + later.error_ms
         return max(off_ms - explained_ms, 0.0) + min(off_ms + explained_ms, 0.0)
 
     def narrowed(self, later: Reading) -> Reading:
-        """Return what both say together; the quicker one where they differ by a little."""
+        """Return what both readings allow; if nothing, the later one if it was quick, else this
+        one."""
         error_ms = self.error_ms_at(later.at)
         least = max(self.base_ms - error_ms, later.base_ms - later.error_ms)
         most = min(self.base_ms + error_ms, later.base_ms + later.error_ms)
@@ -176,8 +178,7 @@ class NodeClock:
 
     @property
     def known_seconds(self) -> float:
-        """Return for how long this process has known the node's time without another broker's
-        word."""
+        """Return the seconds since this process last took over a time from the node."""
         return 0.0 if self._expected is None else monotonic() - self._since
 
     def now_ms(self) -> float:
@@ -230,7 +231,7 @@ class NodeClock:
         """
         if told is None or self._contradiction is not None or not self.follow(told):
             told = self._settled()
-        return min(LATE_MS + 4 * told.error_ms, TOLERANCE_MS)  # twice as long as that took
+        return min(LATE_MS + 4 * told.error_ms, TOLERANCE_MS)  # twice what that exchange took
 
     def _settled(self) -> Reading:
         until, doubted = monotonic() + WAIT_SECONDS, None

@@ -4,10 +4,10 @@ The limit is Redis' own ``maxmemory``, or half of its machine's memory if none i
 for tasks, a twentieth for the files of robots.txt, a twentieth for what crawls know of shapes at
 hosts, a tenth for records of idle hosts. Each share is divided evenly among the node's partitions.
 The rest is for the seen-set and sessions. Tasks beyond their share go to the overflow in SQL
-(``lua/queue/admit.lua``). Files and shapes are caches that drop the older entries
-(``lua/shared/cache.lua``). Hosts that have been idle for longest are dropped, too
-(``lua/shared/common.lua``). From 80 % of the limit on, nothing new is admitted; below 75 % it is
-again. docs/operations.md has all bounds.
+(``lua/queue/admit.lua``). The files of robots.txt and the shapes are in caches, which drop older
+entries (``lua/shared/cache.lua``). Hosts that have been idle for longest are dropped, too
+(``lua/shared/common.lua``). From 80 % of the limit on, nothing new is admitted until the use is
+below 75 % again. docs/operations.md has all bounds.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ from greencrawl.schema.settings import mask_url
 log = logger("frontier")
 
 REPEATS = 2
-"""How often a call is repeated that found an unexpected time. The first time with the allowance for
-how late calls are, then for how late they may be."""
+"""How often a call that found an unexpected time is repeated. The first repetition allows for how
+late calls are, the second for how late they may be."""
 TIMEOUT_SECONDS = 2.0
 """Seconds for an answer, and for a connection: a node that hangs costs this once."""
 
@@ -238,7 +238,7 @@ class Node:
         if timed:
             self.clock.prepare()
         replies, shown = self._pipeline(script, calls, LATE_MS if timed else None, duty)
-        last = len(calls) - 1  # the last call whose exchange ``shown`` is
+        last = len(calls) - 1  # ``shown`` is the exchange of this call
         for repeat in range(REPEATS):
             late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
             if not late:
@@ -350,8 +350,8 @@ class Node:
     def owner(self) -> dict[str, str]:
         """Return the node's owner record; empty for a server that holds no frontier.
 
-        A record without an id does not count. A broker left it that wrote a budget or a time into
-        the record that it knew, while the server came back empty.
+        A record without an id does not count: the server had come back empty when a broker wrote a
+        budget or a time into the record that it knew.
         """
         flat = self.command("HGETALL", keys.OWNER)
         text = [part.decode() for part in flat]

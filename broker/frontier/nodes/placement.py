@@ -52,10 +52,10 @@ class Placement:
         )
 
     def spared(self, node: Node) -> bool:
-        """Return whether a node is away while another serves: it gets what it missed when it is
-        back.
+        """Return whether a node is away while another serves: such a node gets later what it
+        missed.
 
-        Then its listener opens it, and its debts and scans tell it of crawls.
+        When the node is back, its listener opens it, and debts and scans give it the crawls.
         """
         return bool(node.breaker.since_ms) and self.others_serve((self.nodes.index(node),))
 

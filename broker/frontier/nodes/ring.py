@@ -85,8 +85,8 @@ def assemble(
 
     With ``create``, a frontier is made if neither the store nor Redis knows one, and an empty
     server takes the place of a lost one. A server with an older layout is closed, to be emptied and
-    refilled when it is opened. Servers that do not answer are identified by where each was last
-    seen; a single one also by being the only one left. They are adopted when they are back. Raises
+    refilled when it is opened. A server that does not answer is identified by the address at which
+    it was last seen, or by being the only one left. It is adopted when it is back. Raises
     FrontierMismatch for another list of nodes or other rules, Unavailable while there is nothing to
     join.
     """

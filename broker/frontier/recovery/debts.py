@@ -1,13 +1,13 @@
 """What nodes missed while they were away: links of pages that were committed then, and crawls.
 
 A page may be finished although a node cannot be told of its links: they are in the replay log, and
-the node is owed them (``Store.owe``). Once it answers, the holder of its duty tells it the crawls
-and offers it all links since. This is idempotent. If it is cut off, the broker that takes the duty
-starts again. Links that are added meanwhile keep the debt open. A node that came back under another
-run_id gets all this from its recovery.
+the node is owed them (``Store.owe``). Once the node answers, the holder of the duty sends it the
+crawls, and offers it all links since the debt began. This is idempotent. If the replay is cut off,
+the broker that takes the duty starts again. Links that are added meanwhile keep the debt open. A
+node that came back under another run_id gets all this from its recovery.
 
-While a debt is replayed, the node's tick stays where the debt began. So if a node then loses these
-data, it gets them again; its scans do not count. Sessions go on.
+While a debt is replayed, the node's tick stays where the debt began. So a node that loses these
+data meanwhile gets them again. Until the replay ends, its scans do not count. Sessions go on.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Debts:
         replay = Replay(self._parts, self._store, node, debt.since, progress)
         replay.tell(crawls)
         replay.links(ReplaySender(self._parts, node, progress, {crawl.id for crawl in crawls}))
-        self._mark(node, run, epoch, "", duty)  # first: until then its tick has not moved on
+        self._mark(node, run, epoch, "", duty)  # first: up to here the node's tick has not moved
         done = store.end_replay(node.id, debt.serial)
         self._activity.set()
         pages, seconds = progress.done, progress.seconds
@@ -178,7 +178,7 @@ class Debts:
 
 
 def begin(store: Store, node: Node, since: int) -> Debt | None:
-    """Return the debt that a recovery pays too if it gives the node all ``since``; None if there is
-    none."""
+    """Return the debt of a node if a recovery that gives the node all ``since`` pays it, too;
+    otherwise None."""
     owed = store.debts().get(node.id)
     return store.begin_replay(node.id) if owed is not None and owed.since >= since else None

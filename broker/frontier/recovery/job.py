@@ -47,12 +47,13 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Return whether the replay is not complete; what it does after that does not keep the node
-        from opening."""
+        """Return whether the replay is under way. Work after its end does not keep the node from
+        opening."""
         return self.phase != "done" and self.greenlet is not None and not self.greenlet.ready()
 
     def hold(self, what: int | str = "") -> None:
-        """Keep the node owed for a while, or for ``what`` ms, or say "done". Raises Unavailable."""
+        """Keep the node owed for a while, or for ``what`` ms; "done" ends this. Raises
+        Unavailable."""
         if not owner.hold(self.node, self.run, self.epoch, what):
             raise Superseded(f"Redis at {self.node.shown} was restarted again, or taken over")
         self.seconds = monotonic() - self.began
@@ -137,5 +138,5 @@ class Job:
             parts.crawls.tell_node([c for c in crawls if c.state == "active"], node)
             if not self.everything:
                 replay.respill()
-        except Unavailable as error:  # nothing waits for this: what is due is brought up later
+        except Unavailable as error:  # no caller waits for this; due work is done later
             log.info("node_not_told", node=node.shown, reason=str(error))

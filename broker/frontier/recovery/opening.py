@@ -1,15 +1,15 @@
 """Opens a node: of a new frontier, after a clean stop, or after Redis came back otherwise.
 
-A server that runs under another run_id than its owner record's may have lost its last writes. First
-its epoch is raised in the store. So every later commit knows that an older server of this node does
-not count any more, and the replay reads all that was committed before. Then the node is claimed
-under that epoch. It gets what the replay log holds since MARGIN before its *tick*, a value of the
-store's clock that it kept; a node without a tick gets all
+If a server runs under another run_id than its owner record has, it may have lost its last writes.
+First the epoch of the node is raised in the store. So every later commit knows that an older server
+of this node does not count any more, and the replay reads all that was committed before. Then the
+node is claimed under that epoch. It gets what the replay log holds since MARGIN before its *tick*:
+this is a value of the store's clock that the node kept. A node without a tick gets all
 (``greencrawl.broker.frontier.recovery.replay``).
 
 During this the node is *owed*: admitting and finishing go on, but no session opens, no scan counts,
-and no tick is written. So a replay that is cut short starts again at the same place. A broker that
-finds that no other has worked on it for a while continues it. Sessions that the node forgot may
+and no tick is written. So a replay that is cut short starts again at the same place. If no broker
+has worked on the replay for a while, another broker continues it. Sessions that the node forgot may
 still be fetching: it opens no new one until the longest lease and the longest request are over.
 
 A tick ahead of the store's clock means that the store lost data. Such a node is refused until a
@@ -57,7 +57,8 @@ LOOK_SECONDS = 5.0
 def settled(node: Node, call: Callable[[], None]) -> None:
     """Repeat a call that other starting brokers have interrupted.
 
-    Raises Unavailable at once if the node does not answer, after some seconds in any case.
+    Raises Unavailable: at once if the node does not answer, otherwise after some seconds of
+    attempts.
     """
     limit = monotonic() + START_SECONDS
     while True:
@@ -90,8 +91,8 @@ class Recovery:
     ) -> None:
         """Build the object; ``gap_ms`` is the longest pause between two calls that is no outage.
 
-        ``parts`` are called when a replay begins: this object guards their calls, so they are made
-        after it.
+        ``parts`` is called when a replay begins. It returns parts that are made after this object,
+        since this object guards their calls.
         """
         self._placement = placement
         self._store = store
@@ -228,7 +229,8 @@ class Recovery:
     def _refuse_older_store(self, node: Node, owner: dict[str, str]) -> None:
         """Refuse a node whose tick is ahead of the store's clock.
 
-        The owner record was read before the clock, so its tick cannot be ahead otherwise.
+        The owner record was read before the clock, so its tick is ahead only if the store lost
+        data.
         """
         tick, clock = int(owner["tick"]), self._store.clock().clock
         if tick > clock:
@@ -271,7 +273,7 @@ class Recovery:
     # -- on demand
 
     def repair(self, node: Node, everything: bool) -> None:
-        """Begin a replay of the window, or of everything, unless one that does is under way.
+        """Begin a replay of the window, or of everything, unless such a replay is under way.
 
         A node that is ahead of the store is emptied first, if everything is asked for. Raises
         Unavailable, StoreLostData, InvalidConfig, FrontierMismatch.

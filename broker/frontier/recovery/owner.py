@@ -60,7 +60,7 @@ redis.call('HSET', KEYS[1], 'owed', now + ARGV[3])
 if ARGV[4] == 'everything' then redis.call('HSET', KEYS[1], 'tick', 0) end
 return 1
 """
-"""Keeps the node owed a replay for some ms, or says that it is done.
+"""Keeps the node owed a replay for some ms, or notes that the replay is done.
 
 ARGV: run_id, epoch, ms or 'done'. A node that got all it was owed can name its crawls (``listed``,
 see ``lua/crawls/known_crawls.lua``).
@@ -113,8 +113,8 @@ def claim(
 def hold(
     node: Node, run: str, epoch: int | str, what: int | str = "", *, everything: bool = False
 ) -> bool:
-    """Owe the node a replay for ``what`` ms more, or be "done"; return False if it is no longer
-    ours.
+    """Keep the node owed a replay for ``what`` ms more; "done" ends this. Return False if the node
+    is no longer ours.
 
     Raises Unavailable.
     """
@@ -139,7 +139,7 @@ def open_emptied(node: Node, run: str, epoch: int | str) -> bool:
 def mark_clean(node: Node) -> None:
     """Note that this server is about to be shut down, with nothing lost.
 
-    The epoch tells which shutdown it was: opening raises it. So a server that was restored from
-    before that is not taken for a clean one.
+    The note has the epoch, which each opening raises. So a server that was restored to an earlier
+    state does not count as cleanly shut down.
     """
     node.command("EVAL", _CLEAN, 1, keys.OWNER, node.epoch)

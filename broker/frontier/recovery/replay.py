@@ -65,7 +65,7 @@ class ReplayProgress(Protocol):
     total: int
 
     def hold(self) -> None:
-        """Say after some rows that it goes on; an exception here ends the replay."""
+        """Note after some rows that the replay goes on; an exception here ends it."""
 
 
 class Replay:
@@ -145,12 +145,12 @@ class Replay:
 
         A row is queued in Redis first, and then noted as queued in SQL. If a node comes back with
         its tick at T, all that it knows was written after T was read. So whatever it forgot is
-        noted at T or later. Rows noted before are queued there, or were settled since. The node may
-        know a waiting row as spilled, as queued, or not at all; if it is queued, the seen-set
-        refuses it when it is brought again. See decision 24.
+        noted at T or later. Rows that were noted before T are queued in the node, or were settled
+        since. The node may know a waiting row as spilled, as queued, or not at all; if it is
+        queued, the seen-set refuses it when it is brought again. See decision 24.
 
         Likewise, all rows of a calendar that were on their way under an earlier epoch are due
-        again. The node knows those that it remembers, and queues them no second time.
+        again. The node does not queue a URL again if it remembers it.
         """
         for p in self._parts.placement.partitions_on(self._node):
             self._store.free_overflow(p, 0 if self._everything else self._since)
@@ -161,7 +161,7 @@ class Replay:
         """Tell the node what began to wait in the overflow meanwhile; return how many rows.
 
         Only counters and the order of arrival depend on it: a row is brought back whether the node
-        knows it or not. So in a window it comes last, when sessions open already.
+        knows it or not. So in the replay of a window this comes last, when sessions open already.
         """
         count = 0
         for p in self._parts.placement.partitions_on(self._node):
@@ -186,7 +186,7 @@ class Replay:
     def seeds(self, put: ReplaySender) -> None:
         """Put in batches of seeds, also pending ones."""
         last = self._last_forced()
-        for force in (True, False):  # forced ones come first, and are then queued once
+        for force in (True, False):  # forced batches first: so their URLs are queued once
             for batch in self._store.replay_seeds(self._since, force=force):
                 self._batch(put, batch, last)
                 self._progress.done += 1
@@ -196,8 +196,8 @@ class Replay:
         """Return the latest batch that forces each task; none if there are very many tasks.
 
         One request serves all batches that were made before it. A batch may have a new stamp, but
-        its number stays: if the node knows the latest one, it queued the task after all others were
-        made.
+        its number stays: if the node knows the latest batch, it queued the task after all other
+        batches were made.
         """
         last: Forced = {}
         count, held = 0, monotonic()
@@ -225,8 +225,8 @@ class Replay:
     def delays(self) -> None:
         """Put in the least delays that operators have set.
 
-        A process that changes one tells SQL first, then Redis. It may change one after this has
-        read SQL. Then that process tells Redis later than this does, and its value stays.
+        A process that changes a delay writes it to SQL first, then to Redis. If SQL was read here
+        before that, the process writes to Redis later than this replay does, and its value stays.
         """
         given: dict[str, int] = {}
         while (found := self._store.delays()) != given:
@@ -245,7 +245,7 @@ class Replay:
         """Put in a batch; a forced one queues seen URLs again, in a full replay only those not
         fetched since.
 
-        A node that has its data knows by the number of the batch what it has queued of it.
+        A node that kept its data knows by the number of a batch which of its URLs it has queued.
         """
         urls, forced = list(batch.urls), []
         if batch.force and self._everything:
@@ -260,7 +260,7 @@ class Replay:
         forced = [item for item in forced if last.get((batch.crawl, item), 0) <= batch.id]
         try:
             put.forced(batch.crawl, forced, batch.id)
-        except Full:  # sessions have to open before there is room: it is pending until then
+        except Full:  # there is room once sessions open: the batch is pending until then
             self._store.restamp_seeds(batch.id)
 
 

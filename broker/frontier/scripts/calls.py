@@ -151,7 +151,7 @@ class Scripts:
             raise
 
     def _fenced(self, node: Node) -> None:
-        """Raise Unavailable unless the store has told lately that this is the node it knows."""
+        """Raise Unavailable unless the store confirmed lately that this is the node it knows."""
         try:
             node.follow(self._store_contact.epoch(node.id))
         except Fenced:

@@ -71,8 +71,8 @@ def task_of(task: int, host: str, value: str) -> Task:
 
 
 def blob(data: bytes) -> msgspec.Raw:
-    """Return bytes for a script, as msgpack's string: Lua takes no binary type, and does not read
-    them."""
+    """Return bytes for a script as a msgpack string: Lua knows no binary type. Scripts do not read
+    these bytes."""
     return msgspec.Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
 
 
@@ -264,7 +264,8 @@ def counted(reply: Sequence[Any]) -> list[list[Any]]:
 def host_state(
     host: str, partition: int, now_ms: int, h: dict[str, str], waiting: int, why: str
 ) -> HostState:
-    """Return a host's record for an operator; ``delay`` is the host's own, without its crawls'.
+    """Return a host's record for an operator; ``delay`` is that of the host alone, without those of
+    crawls.
 
     ``kept`` is only in the answer about one host, not in a list.
     """

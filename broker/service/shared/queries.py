@@ -32,7 +32,7 @@ def cursor() -> Iterator[None]:
 def wanted_pages(
     host: str, status: str, since: str, grep: str
 ) -> tuple[PageFilter, Pattern | None]:
-    """Return which pages are wanted; "" leaves a part out.
+    """Return which pages are wanted; "" stands for any.
 
     Raises InvalidConfig that names all errors.
     """

@@ -48,14 +48,15 @@ FailedSince = Callable[[int, int], tuple[int, int]]
 
 
 class Changes(NamedTuple):
-    """Alerts to be written, and those that never counted and are over."""
+    """Alerts to be written, and alerts to be forgotten: these ended before they were reported."""
 
     put: list[Alert]
     forget: list[Alert]
 
 
 class Alerts:
-    """Keeps the open alerts up to date. All state is in the store, except pauses."""
+    """Keeps the open alerts up to date. All state is in the store, except since when an alert was
+    not seen."""
 
     def __init__(self) -> None:
         self._gone: dict[Key, float] = {}
@@ -169,7 +170,7 @@ class CrawlWatch:
         self._hooks: dict[int, tuple[int, int]] = {}
         """Crawl → its pages when its hook was last judged, and the latest failure (Unix ms)."""
         self._ends: dict[int, tuple[int, int]] = {}
-        """The same, when its last run had ended."""
+        """The same two numbers at the end of its last run."""
         self.stuck: dict[str, str | None] | None = None
         """Crawl → why; None before the first look."""
         self.failing: dict[str, str | None] | None = None
@@ -185,10 +186,10 @@ class CrawlWatch:
         """Compare the ``seen`` counters with those of the last look.
 
         ``crawls`` are all crawls: for active ones that were not counted now, nothing changes. No
-        coordinator has seen the crawls in ``first`` (ids) yet: all that they did counts. One that
-        has ended is judged by its hook for the last time. The crawls in ``unmended`` (names) have
-        ended and were reported, and have pages left on which their hook failed. ``failed`` counts
-        the failures of a crawl's hook.
+        coordinator has seen the crawls in ``first`` (ids) yet: all that they did counts. The hook
+        of a crawl that has ended is judged for the last time. The crawls in ``unmended`` (names)
+        have ended and were reported, and have pages left on which their hook failed. ``failed``
+        counts the failures of a crawl's hook.
         """
         active = [crawl for crawl in crawls if crawl.state == "active"]
         names = {crawl.name for crawl in active}

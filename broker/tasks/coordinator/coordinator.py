@@ -57,8 +57,8 @@ BATCH = 32
 STILL_MINUTES = 5
 """After this many minutes a crawl without changes is counted again.
 
-Still means: nothing is leased, and nothing has changed since the last count. To count a hundred of
-them every minute would cost Redis as much as everything else in an idle system.
+Such a crawl is still: nothing is leased, and nothing has changed since the last count. To count a
+hundred still crawls every minute would cost Redis as much as everything else in an idle system.
 """
 ENDED_MS = 2 * MINUTE_MS
 """A crawl is counted once more if it ended since the last look, or up to this long before it,
@@ -193,7 +193,7 @@ class Coordinator:
         self._ends: dict[int, int] = {}
         """Crawl → the time of its end (epoch ms) for which it was counted again."""
         if self._service.clock() - self._judged_at > BEAT_SECONDS:
-            # A report in between would not be heard of any more.
+            # Reports that came in between have expired, unseen by this broker.
             self._silent.clear()
             self._away = frozenset()
         self._alerts.begin()
@@ -251,7 +251,7 @@ class Coordinator:
     # -- samples
 
     def _sample(self, store: Store, now_ms: int) -> None:
-        """Count all crawls that are under way, and those that were since the last time."""
+        """Count all crawls that are under way, or were under way since the last time."""
         every, ended_ms = store.crawls(), (self._looked_ms or now_ms) - ENDED_MS
         ended = {
             crawl.id: crawl.finished_ms for crawl in every
@@ -301,8 +301,8 @@ class Coordinator:
         }  # fmt: skip
 
     def _is_new(self, store: Store, crawl: Crawl, now_ms: int) -> bool:
-        """Return whether no coordinator has counted the crawl yet, as far as samples show: it is
-        young."""
+        """Return whether the crawl is young, and no coordinator has counted it yet, as far as
+        samples show."""
         if crawl.id in self._count_at or now_ms - crawl.created_ms > NEW_MS:
             return False
         return not store.samples(crawl.id, crawl.created_ms)

@@ -1,6 +1,6 @@
-"""Alerts about a store that takes no writes; the note of the first broker counts.
+"""Alerts about a store that takes no writes; if several brokers note the outage, the first counts.
 
-The store keeps every other alert. During the outage this one is a note in Redis
+The store keeps every other alert. During the outage the alert about it is a note in Redis
 (``greencrawl.broker.frontier.coordination.outages``). The first coordinator that can write again
 adds it to the other alerts, as one that is over.
 """
@@ -35,7 +35,7 @@ REASON = 500
 class OutageWatch:
     """One broker's watch for an outage.
 
-    It has a greenlet of its own: all others may wait for the store.
+    It has a greenlet of its own: all other greenlets may wait for the store.
     """
 
     def __init__(self, service: Service, webhook: Webhook | None) -> None:

@@ -42,7 +42,7 @@ LATE_MS = 86_400_000
 """Messages of an alert that is over are dropped after this long, if they cannot be delivered."""
 ANSWER_BYTES = 4096
 REFUSED = frozenset(range(400, 500)) - {408, 425, 429}
-"""Statuses by which a webhook refuses this one message: the others overtake it."""
+"""Statuses by which a webhook refuses only this message: other messages overtake it."""
 
 
 class Message(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@
 -- x = wanted, o = what it held before: {{h, t = until when that counts}, …}, falling h and rising t}. The
 -- holder that waits longest is first. A share that ended or was lowered counts until the window is over,
 -- since requests that started with it are in that window.
-local MARGIN = 1000 -- between the clocks of a holder and of this node
+local MARGIN = 1000 -- ms by which the clocks of a holder and of this node may differ
 local ENDED = 16 -- records that one call drops at most
 local holder, ttl = args[1], args[2]
 local lost = num(redis.call('HGET', 'gc:owner', 'lost'))
@@ -39,7 +39,7 @@ local function hold(mine, i, grant, want, window)
 end
 
 -- Return the share of `holder` of starts or of connections. names: the sorted holders that want some;
--- places: how many of them can have some at a time; ahead: how many have waited longer without any.
+-- places: how many of these can have some at a time; ahead: how many holders have none and waited longer.
 local function share(record, i, ask, window, names, places, ahead)
   local cap, want = ask[1], ask[3]
   local others, wanted, fair = 0, 0, 0
@@ -95,7 +95,7 @@ for k, ask in ipairs(args[3]) do
     if not (others_wait and #names > places and mine.n > 0 and now - mine.n > ttl) then -- else others' turn
       connections = share(record, 2, ask[4], window, names, places, ahead)
       if connections > 0 then starts = share(record, 1, ask[3], window, names, places, ahead) end
-      if starts == 0 then connections = 0 end -- one is of no use without the other
+      if starts == 0 then connections = 0 end -- a connection is of no use without a start
     end
     -- Requests that have started keep their connections.
     connections = math.max(connections, math.min(ask[4][2], held_by(mine, 2, window)))

@@ -3,9 +3,9 @@
 -- args  {crawl, more of them …}, some dozens at most
 -- {'OK', now, {field, value …}, next, maintain_at, owed, state, version}: owed is 1 until the node was refilled
 -- (recovery.py), 2 while it gets what it missed (debts.py). state is '' if the partition does not know
--- the crawl. If there are more, the answer has before `state` {row …} and the number of each other crawl's
--- row there; a row is {{field, value …}, next, state, version}.
--- Most crawls have nothing in most partitions. Their records are equal if their options are; then they share
+-- the crawl. For more than one crawl, the answer has two lists before `state`: {row …}, and for each further
+-- crawl the number of its row in {row …}. A row is {{field, value …}, next, state, version}.
+-- Most crawls have nothing in most partitions. Crawls with equal options then have equal records, and share
 -- a row. Nothing is due of a crawl that never had a waiting task here.
 local SETTINGS = {delay = 1, slots = 1, rev = 1, weight = 1, ver = 1, cal = 1}
 local function counted(packed, id)

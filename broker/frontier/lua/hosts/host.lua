@@ -2,9 +2,10 @@
 -- Return the data of a host, after setting an operator's delay and block if given.
 --
 -- args  {host, delay ms or -1, block ms or -1}
--- {'OK', now, {field, value …}, waiting, why}: waiting counts the tasks of all crawls; why it is blocked, or
--- rests without a fault of its own. The field 'kept' is the delay in force: for crawls that wait here, and of
--- the open session. blocked-until never moves back, except by a block of 0, with which an operator removes it.
+-- {'OK', now, {field, value …}, waiting, why}: waiting counts the tasks of all crawls; why is the reason why
+-- the host is blocked, or rests without a fault of its own. The field 'kept' is the delay in force: that of
+-- crawls that wait here, and of the open session. blocked-until never moves back, except by a block of 0, with
+-- which an operator removes it.
 local h = host_of(args[1])
 if args[2] >= 0 or args[3] >= 0 then
   if args[2] >= 0 then put(h, 'od', args[2]) end

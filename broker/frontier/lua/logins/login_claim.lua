@@ -1,8 +1,8 @@
 -- Claim the login of a name: one holder at a time. The same token again renews its claim.
 --
 -- args  {name, token, ms}
--- {'OK', now, claims}: 0 if another holds it; otherwise the number of claims since the last put or drop, with
--- a renewed one counted once: the earlier ones ended without a result.
+-- {'OK', now, claims}: 0 if another holds it; otherwise the number of claims since the last put or drop. A
+-- claim that was renewed counts once; the earlier claims ended without a result.
 local name, token, ms = args[1], args[2], args[3]
 local claim, count = P .. ':ac:' .. name, P .. ':an:' .. name
 local holder = redis.call('GET', claim)

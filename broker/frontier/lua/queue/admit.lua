@@ -13,12 +13,13 @@
 -- mode 0  queue new URLs
 --      1  queue known URLs again, whatever the budget, once for each batch (a number of the log of
 --         seeds; 0: each time), but not a URL whose forced task has not ended: that task serves both
---         requests. This includes URLs that wait in the overflow by this node's data: the data may be an
---         older copy, and such a URL may have no row any more by which it could come back
+--         requests. URLs that wait in the overflow by the data of this node are queued, too: the data may
+--         be an older copy, and such a URL may have no row any more by which it could come back
 --      2  only mark as seen, and count as finished, URLs from before a loss: 'S' (stored),
 --         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
---      4  the same at the memory limit, but only for URLs in the overflow: their rows there were deleted
---         when they were settled, so nothing else would remove them. One set gives its memory to the other
+--      4  the same at the memory limit, but only for URLs that this node knows as waiting in the overflow:
+--         their rows were deleted when they were settled, so nothing else would remove them from the set of
+--         such URLs. A URL that moves from this set to the seen-set takes no more memory than before
 --      5  queue again URLs that are due in the crawl's calendar. '0': it is already on its way. '2': its host
 --         has as many as it can use, or is blocked; '5': the host is down; '3': there is no room here
 --      3  refill with URLs of the overflow; a few tasks of each crawl fit into any budget,
@@ -38,7 +39,7 @@ local seen, spilled = urlset('z', id), urlset('y', id)
 local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
 
 -- Tasks that are on their way: those that were forced, and in a crawl with a calendar all queued tasks, also
--- new ones. In an older copy of the node a URL may still wait that was fetched since, and that is due again
+-- new ones. In an older copy of the node a URL may still wait although it was fetched since, and is due again
 -- by its date.
 local again = (mode == AGAIN or mode == FORCE or c.cal and mode ~= MARK and mode ~= MARK_SPILLED)
     and urlset('g', id)
@@ -205,7 +206,7 @@ if queued > 0 then
 end
 
 local due, earliest = P .. ':due:' .. id, {}
-local arrived = math.min(now, last_heartbeat + PAUSE_MS) -- if TIME is ahead, no host waits until then
+local arrived = math.min(now, last_heartbeat + PAUSE_MS) -- hosts do not wait for a TIME that is ahead
 for _, name in ipairs(arrivals) do
   local h, g = host_of(name), groups[name]
   local first = not h.q[id] or tasks_in(h.q[id]) == 0

@@ -17,8 +17,8 @@
 -- asks. An incarnation that has left does not ask: its calls are late ones.
 --
 -- If an older incarnation is dead, its tasks count one more delivery without an outcome, and its hosts rest
--- for the longest request, since one may still run at the server; hosts without a request (idle) do not rest.
--- If the caller knows how long ago the death was, it has subtracted that. crash_hosts and crash_till of the
+-- for the longest request, since a request may still run there; hosts without a request (idle) do not rest.
+-- A caller that knows how long ago the process died has subtracted that time. crash_hosts and crash_till of the
 -- owner record say how many hosts rest, and until when, their delays included. Any other older incarnation may
 -- run on another machine, and learn nothing of this: its sessions stay until it closes them, or they expire.
 local GONE_KEPT = 16
@@ -47,7 +47,7 @@ for n in pairs(gone) do left[#left + 1] = n end
 table.sort(left, function(a, b) return a > b end)
 for i = #left, GONE_KEPT + 1, -1 do left[i] = nil end
 if #left > 0 then redis.call('HSET', ws, '#gone', table.concat(left, ' ')) end
-if not leaving or not known or inc == last then -- else it leaves a name that belongs to another here
+if not leaving or not known or inc == last then -- otherwise the name belongs to another incarnation here
   if inc ~= last or seq > num(all['#seq']) then redis.call('HSET', ws, '#inc', inc, '#seq', seq) end
   if leaving then redis.call('HSET', ws, '#free', 1) else redis.call('HDEL', ws, '#free') end
 end

@@ -4,7 +4,7 @@
 -- `used` is the TIME of the last call of a broker that agreed with the time it found, `gap` the longest
 -- pause between two that is no outage, both in ms. A longer pause is made up for while sessions are open:
 -- logical time then stood still, so deadlines move with it and nothing counts as a failure. A TIME that
--- went back is made up for, too. Without sessions, time passed or TIME has jumped: a broker decides which.
+-- went back is made up for, too. Without sessions, either time passed or TIME jumped: a broker decides.
 -- `jumps` counts these changes of the offset, and those that a broker makes; `moved` is its value after
 -- the last change that all brokers must take over.
 local PAUSE_MS = 3000 -- after this time without a broker's call logical time may be ahead

@@ -42,7 +42,7 @@ local LEAST_TASKS = 32 -- a crawl may always have so many in a partition
 local KEEP_MS = 7200000 -- an idle host's record is kept for so much longer than its robots.txt
 local IDLE_MS = 3155760000000 -- the end that marks idle records: no TIME that jumps reaches it
 local LONGEST_MS = 60000 -- a new crawl may have a delay up to this, and its hosts are rested
-local DROPPED, LOOKS = 256, 8 -- idle hosts that one call drops at most; one of so many calls looks
+local DROPPED, LOOKS = 256, 8 -- idle hosts that one call drops at most; one call in LOOKS looks for them
 
 local function num(v) return tonumber(v or 0) or 0 end
 
@@ -76,7 +76,7 @@ local function bump(id, field, by)
   end
 end
 
--- Add so many tasks to a crawl's quota, if it has one, or subtract them: so many more it may lease.
+-- Add so many tasks to a crawl's quota, or subtract them; nothing happens if the crawl has no quota.
 local fed = {}
 local function allow(id, n)
   local c = crawl_of(id)
@@ -127,7 +127,7 @@ end
 
 local function cost_of(value) return #value - string.find(value, '%a', 2) + 1 + TASK_BYTES end
 
--- Return the levels of a host with tasks, one character each, sorted.
+-- Return levels of tasks (one character each, sorted) with the level `ch` added.
 local function levels_add(levels, ch)
   if string.find(levels, ch, 1, true) then return levels end
   for i = 1, #levels do
@@ -158,8 +158,8 @@ end
 
 local function tasks_in(q) return q.l and q.n or #q.e end
 
--- Put values of so many bytes into a crawl's queue at a host; front: they were there before. The caller
--- counts them.
+-- Put values of so many bytes into a crawl's queue at a host; front: before the others of their level. The
+-- caller counts them.
 local function push(h, id, values, bytes, front)
   local q = h.q[id]
   if not q then q = {b = 0, e = {}}; h.q[id] = q end
@@ -172,7 +172,7 @@ local function push(h, id, values, bytes, front)
   end
   q.b = q.b + bytes
   local c = crawl_of(id)
-  if c and num(c.again) > 0 then -- else none of them is one
+  if c and num(c.again) > 0 then -- otherwise none of these tasks fetches a known page again
     local again = num(q.g) + refetches_in(values)
     q.g = again > 0 and again or nil
   end
@@ -295,7 +295,7 @@ local function save()
   end
   for id in pairs(changed) do redis.call('SET', P .. ':c:' .. id, cmsgpack.pack(crawls[id])) end
   for id in pairs(still) do redis.call('ZADD', 'gc:still', now, id) end
-  for id in pairs(fed) do -- a due task was passed over, here or, if there is too much now, elsewhere
+  for id in pairs(fed) do -- a due task was passed over: here, or elsewhere if there is too much quota here now
     local c, head = crawls[id], redis.call('ZRANGE', P .. ':due:' .. id, 0, 0, 'WITHSCORES')
     if c.state == 'active' then
       if head[2] then wake(id, num(head[2])) end
@@ -303,7 +303,7 @@ local function save()
     end
   end
   if metered ~= 0 and redis.call('INCRBY', P .. ':b', metered) == 0 then redis.call('DEL', P .. ':b') end
-  if #idle > 0 then -- in one command: it costs as much as several members
+  if #idle > 0 then -- one command for all: a command costs as much as several members
     redis.call('ZADD', P .. ':hi', unpack(idle))
     drop_idle()
   end

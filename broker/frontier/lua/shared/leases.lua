@@ -38,7 +38,7 @@ local function pop(h, id, want)
       for _, entry in ipairs(from) do got[#got + 1] = ch .. entry end
       if #got < want then levels = string.sub(levels, 2) end
     end
-    -- a list that was emptied exactly is noticed here: `l` never names one without tasks
+    -- this list may be empty now: `l` never names a list without tasks
     if #levels > 0 and redis.call('EXISTS', list_key(id, name, string.sub(levels, 1, 1))) == 0 then
       levels = string.sub(levels, 2)
     end
