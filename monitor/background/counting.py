@@ -34,7 +34,7 @@ Sums = Mapping[str, int]
 class _Counted(Struct, frozen=True):
     until: float
     sums: Sums | None
-    """None if they could not be counted."""
+    """None if the crawl could not be counted."""
 
 
 class Counting:
@@ -49,7 +49,7 @@ class Counting:
         self._working: gevent.Greenlet[[], None] | None = None
 
     def of(self, crawls: Sequence[int]) -> dict[int, Sums | None]:
-        """Return the latest sums by crawl: None for those that are not available now.
+        """Return the latest sums by crawl; None for a crawl that could not be counted.
 
         A crawl that is still being counted is left out.
         """
