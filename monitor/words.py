@@ -118,7 +118,7 @@ class Words:
     def reason(self, said: str, deep: int = 0) -> Markup:
         """Return what another part of the system says, such as why a URL was not fetched.
 
-        What has no translation stays in English, and is marked so.
+        A sentence without a translation stays in English, and is marked as English.
         """
         if not self.reasons or not said:
             return escape(said)

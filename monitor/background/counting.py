@@ -38,7 +38,7 @@ class _Counted(Struct, frozen=True):
 
 
 class Counting:
-    """The sums of one broker. ``count`` returns those of a crawl id, or raises GreencrawlError."""
+    """The sums of one broker. ``count`` returns the sums of a crawl, or raises GreencrawlError."""
 
     def __init__(self, count: Callable[[int], Sums], clock: Clock = monotonic) -> None:
         self._count = count
