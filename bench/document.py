@@ -1,7 +1,7 @@
 """Make ``docs/benchmarks.md`` from the files in ``bench/results/``: ``python -m bench.document``.
 
-Nothing is measured or counted here. A benchmark without a file, and a figure that its file lacks,
-is shown as not run; tables, plots and notes are as :class:`bench.rig.record.Record` stored them.
+Nothing is measured or counted here. If a benchmark has no file, or if the file lacks a figure, this
+is shown as not run. Tables, plots and notes are as :class:`bench.rig.record.Record` stored them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Required(NamedTuple):
     at_most: bool = False
 
     def said(self) -> str:
-        """Return ``what`` in a form that needs no other row above it."""
+        """Return ``what`` in a form that is clear without the row above."""
         return self.what.replace("the same", "pages/s of a core ÷ Scrapy's, 20 KB pages,")
 
     def reached(self, value: float, bound: float) -> bool:

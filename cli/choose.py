@@ -9,7 +9,7 @@ from greencrawl.schema.records import Crawl
 
 
 def one(crawls: Sequence[Crawl], name: str | None) -> Crawl:
-    """Return the crawl of that name, or without a name the only one.
+    """Return the crawl of that name; without a name, return the only crawl.
 
     Raises :class:`GreencrawlError` that lists the names when the choice is not clear.
     """

@@ -43,7 +43,7 @@ def load(data: str | None = None, **overrides: str | None) -> Settings:
     """Load settings from the environment, overridden by ``--data`` and other options (None: not
     given).
 
-    Commands that later messages advise name the same folder. Raises
+    If a later message advises a command, this command names the same folder. Raises
     :class:`greencrawl.schema.errors.InvalidConfig`.
     """
     given = {name: value for name, value in {"data": data, **overrides}.items() if value}
@@ -71,10 +71,10 @@ def own_address(settings: Settings) -> str:
 
 
 def addresses(settings: Settings) -> tuple[str, ...]:
-    """Return the addresses at which a command looks for a broker; none if there is none.
+    """Return the addresses at which a command looks for a broker.
 
-    These are the ones named in the environment, else that of the broker that now serves the data
-    folder, else the default address.
+    These are the addresses in the environment; else the address of the broker that now serves the
+    data folder; else the default address.
     """
     if named_broker():
         return settings.broker
@@ -85,7 +85,8 @@ def addresses(settings: Settings) -> tuple[str, ...]:
 def client(settings: Settings, *at: str) -> BrokerClient:
     """Return a client of the brokers ``at`` these addresses, with the administrator's token.
 
-    Of several, one that answers within :data:`FROZEN_SECONDS` is asked first.
+    If there are several brokers, the client first asks one that answers within
+    :data:`FROZEN_SECONDS`.
     """
     if len(at) > 1:
         late = list(takewhile(partial(_is_silent, settings), at))
@@ -118,8 +119,8 @@ def no_broker(settings: Settings) -> str:
 def nothing_runs(settings: Settings) -> bool:
     """Return whether no process can be at work on the crawls of the store.
 
-    It is False if a broker elsewhere may serve them: one that is named, or one of a store or of a
-    Redis that is not in the data folder.
+    The result is False if a broker elsewhere may serve the crawls: the environment names a broker,
+    or the store or Redis is not in the data folder.
     """
     alone = settings.embedded_redis and not settings.store
     return alone and not named_broker() and not in_use(settings.data)

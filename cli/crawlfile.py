@@ -19,16 +19,16 @@ from greencrawl.schema.records.auth import Auth
 from greencrawl.schema.records.recrawl import Recrawl
 from greencrawl.schema.settings import AUTH_FIELDS
 
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has none
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has no scheme
 _MISTYPED = re.compile(r"https?(?:[;/\\]|:{2})[;:/\\]*", re.IGNORECASE)  # https//example.org
 _PORT = re.compile(r"[^/?#]*:(?P<port>[0-9]+)(?:[/?#]|$)")
 _WORD = re.compile(
     r"(?!localhost(?:[/?#]|$))[^.:/?#\\\u3002\uff0e\uff61]+(?P<path>[/?#].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-"""A host of one label, with its path. The last three are dots in names of hosts."""
+"""A host of one label, with its path. U+3002, U+FF0E and U+FF61 are dots in host names, too."""
 _DOTS = re.compile(r"\.+(?:[/?#].*)?", re.DOTALL)
-"""No name of a host, but one of a folder."""
+"""Dots alone, with a path: the name of a folder, and not of a host."""
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
@@ -114,8 +114,8 @@ def read(path: Path) -> dict[str, Any]:
 def with_scheme(text: str) -> str:
     """Return ``text`` as a URL: ``https://`` is put before a text without a scheme.
 
-    It is ``http://`` if there is a port, unless the port ends in 443: test servers on such ports
-    rarely speak TLS.
+    A text with a port gets ``http://``, since test servers on such ports rarely speak TLS. If the
+    port ends in 443, the text gets ``https://``.
     """
     text = text.strip()
     if has_scheme(text):
@@ -241,7 +241,10 @@ def _problem(text: str) -> tuple[str, str]:
 
 
 def _problem_of_table(path: str, unknown: str, text: str) -> tuple[str, str]:
-    """Return the error of an entry of one of these lists; ``unknown`` is an unknown field."""
+    """Return (field, what is wrong) for an entry in a list of tables.
+
+    ``unknown`` is the name of an unknown field, or "".
+    """
     option = path.partition("[")[0]
     if path == option:
         return path, f"must be a list of tables: write [[{option}]]; see {_TABLES[option]}"

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def take(files: Iterable[Path], environ: MutableMapping[str, str]) -> None:
-    """Add to ``environ`` the variables in ``files`` that it lacks; the first file counts.
+    """Add variables of ``files`` that are not set in ``environ``; the first file wins.
 
     A file that is missing, or that we may not read, adds nothing. Raises InvalidConfig for a
     setting of ours that cannot be read.

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None, env_files: Sequence[Path] = ())
 
     Variables in ``env_files`` are added to the environment unless they are set.
     """
-    # The advice of one command ends with that command.
+    # The command runs in a copy of the context, so that its notes for advice end with it.
     return copy_context().run(_main, arguments, env_files)
 
 

@@ -51,7 +51,7 @@ _APART = frozenset({"seeds", "auth", "sources", "kernels", "recrawl"})
 
 
 def fields() -> list[inspect.Field]:
-    """Return the crawl's options in the order of the record, those that are one value each."""
+    """Return the fields that become options of the command, in the order of the record."""
     info = inspect.type_info(CrawlOptions)
     assert isinstance(info, inspect.StructType)
     return [field for field in info.fields if field.name not in _APART]
@@ -63,7 +63,7 @@ def unwrap(field: inspect.Field) -> tuple[inspect.Type, str]:
     if isinstance(kind, inspect.Metadata):
         description = str((kind.extra_json_schema or {}).get("description", ""))
         kind = kind.type
-    if isinstance(kind, inspect.UnionType):  # with None: not given
+    if isinstance(kind, inspect.UnionType):  # None in the union: the option was not given
         (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
     return kind, description
 
@@ -78,7 +78,7 @@ def default_text(field: inspect.Field) -> str:
 
 
 class _WholeNumber(click.IntRange):
-    name = "whole number"  # of click it is "integer range", also in the message for `ten`
+    name = "whole number"  # click says "integer range", also in its message for `ten`
 
 
 class _Number(click.FloatRange):
@@ -146,7 +146,7 @@ since = click.option(
     metavar="TIME",
     help=f"Only what was fetched at that moment or later: {SINCE}.  [default: all]",
 )
-"""Gives the command ``since``: Unix milliseconds, 0 for all."""
+"""Gives a command the argument ``since``: Unix milliseconds, 0 for all."""
 
 status = click.option(
     "--status",
@@ -155,7 +155,7 @@ status = click.option(
     metavar="STATUS",
     help=f"Only pages with {STATUS}.  [default: all]",
 )
-"""Gives the command ``status``: the lowest and the highest wanted status."""
+"""Gives a command the argument ``status``: the lowest and the highest wanted status."""
 
 
 def _metavar(kind: inspect.Type) -> str | None:

@@ -1,4 +1,4 @@
-"""A kernel for a list in CSV that is given out in parts, each told by a header of the answer.
+"""A kernel for a list in CSV that a site serves in parts: a header of the answer has their number.
 
 In the file of a crawl:
 
@@ -18,7 +18,7 @@ from greencrawl.worker.kernels.visit import TaskVisit
 
 
 class CsvList(Kernel):
-    """Each row is a record, and its column ``url`` a link; X-Parts says of how many the list is."""
+    """Each row is a record, and its column ``url`` is a link. X-Parts is the number of parts."""
 
     name = "csv-list"
 
@@ -29,7 +29,7 @@ class CsvList(Kernel):
                 more = visit.get(f"{task.url}?part={part}", {**headers, "accept": "text/csv"})
                 if isinstance(more, Failure):
                     return more
-                first.body += more.body.partition(b"\n")[2]  # each part has the names again
+                first.body += more.body.partition(b"\n")[2]  # each part has column names
         return first
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:

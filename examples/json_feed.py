@@ -18,7 +18,7 @@ KEPT = ("id", "url", "title", "date_published")
 
 
 class JsonFeed(Kernel):
-    """Its items are links and records; older ones follow at ``next_url``."""
+    """The items of a feed are links and records; older items are at its ``next_url``."""
 
     name = "json-feed"
 

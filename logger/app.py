@@ -32,7 +32,8 @@ RETRY_SECONDS = 1
 class LoggerHealth(Struct, frozen=True, kw_only=True):
     """The state of a logger. ``full`` says why nothing can be written just now, "" if it can.
 
-    Lines are counted since the process began: those taken from posts, and those that came again.
+    ``taken`` and ``repeated`` count lines since the process began: new lines of posts, and lines
+    that came again.
     """
 
     full: str = ""

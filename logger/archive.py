@@ -1,8 +1,8 @@
 """A logger's files: ``logs/DAY/MEMBER.ndjson.zst``, by the day on which a line was logged.
 
-A frame counts when it is on disk, and, if it is the first of a file, the file's folder, too. A
-process that died while it wrote one left a torn end, which is cut off before anything is read or
-written. Whole days are dropped.
+A frame counts when it is on disk. For the first frame of a file, the folder of the file must be on
+disk, too. If a process dies while it writes a frame, the file has a torn end, which is cut off
+before anything is read or written. Whole days are dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DAY_MS = 86_400_000
 SUFFIX = ".ndjson.zst"
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LIVES = 10_000
-"""Lives of members whose last line is cached; for others the files are read."""
+"""Lives of members whose last number is cached; for all other lives the files are read."""
 
 
 def day_of(at_ms: int) -> str:
@@ -47,14 +47,14 @@ class Archive:
         self._days = days
         self._last: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._stuck: set[str] = set()
-        """Days of which it was logged that they cannot be dropped."""
+        """Days that could not be dropped; a log line has said so."""
         folder.mkdir(parents=True, exist_ok=True)
         self._mend()
 
     # -- writing
 
     def last(self, member: str, incarnation: int) -> int:
-        """Return the number of the last line of a member's life that is on disk; 0: none is."""
+        """Return the number of the last line on disk of a member's life; 0 if no line is there."""
         life = member, incarnation
         if life not in self._last:
             self._note(life, self._look_up(member, incarnation))
@@ -64,7 +64,7 @@ class Archive:
     def append(self, member: str, incarnation: int, first: int, lines: Sequence[Line]) -> None:
         """Keep lines with successive numbers; all are on disk when it returns.
 
-        Raises OSError: then what :meth:`last` says is kept, and the rest is not.
+        Raises OSError: then the lines up to :meth:`last` are kept, and the others are not.
         """
         for day, of_day in groupby(lines, key=lambda line: line.at_ms // DAY_MS):
             part = list(of_day)
@@ -74,7 +74,8 @@ class Archive:
             self._note((member, incarnation), first - 1)
 
     def placed(self, line: Line, now_ms: int) -> Line:
-        """Return a line in a day that is kept: in the nearest one, if its clock says another."""
+        """Return a line in a day that is kept. If its time is in another day, it is moved to the
+        nearest time that is kept."""
         low, high = now_ms - (self._days - 1) * DAY_MS, now_ms + DAY_MS
         return line._replace(at_ms=min(max(line.at_ms, low), high))
 

@@ -1,8 +1,8 @@
 """Finds lines by time, node, level, crawl and text, some at a time.
 
 Days and frames without such lines are skipped by their heads. The cost of an answer is bounded: it
-stops after a number of bytes, and says where to go on. An answer has all lines up to there, so that
-answers of several loggers can be merged.
+stops after a number of bytes, and says where to go on. Up to that point an answer has all lines, so
+that answers of several loggers can be merged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from greencrawl.schema.text.moments import since_ms
 log = logger("finding")
 
 LOOK_BYTES = 16 * 1024 * 1024
-"""Bytes of lines that are read for an answer; more only if more have the same time."""
+"""An answer reads this many bytes of lines, and more only if more lines have the same time."""
 FOREVER_MS = 2**53
 
 Key = tuple[int, str, int, int]
@@ -50,7 +50,7 @@ class _Part:
 
 
 class _Wanted:
-    """A query in terms of lines. Raises ValueError."""
+    """The lines that a query asks for. Raises ValueError for an invalid query."""
 
     def __init__(self, query: LogsQuery, now_ms: int) -> None:
         self.newest = query.newest
@@ -116,7 +116,7 @@ def find(archive: Archive, intake: Intake, query: LogsQuery, now_ms: int) -> Log
 class _Found:
     """Collects the first (or last) matching lines.
 
-    A line that was read in memory, and again on disk, is there once.
+    A line that is found twice, in memory and on disk, is collected once.
     """
 
     def __init__(self, wanted: _Wanted) -> None:
@@ -125,7 +125,7 @@ class _Found:
         self._more = False
 
     def look_at(self, part: _Part) -> None:
-        """Take the wanted lines of a part. A frame that is damaged has none."""
+        """Take the wanted lines of a part; no lines of a damaged frame."""
         try:
             lines = part.lines()
         except (OSError, ValueError) as error:
@@ -140,8 +140,8 @@ class _Found:
             self._cut()
 
     def has_all_before(self, edge_ms: int) -> bool:
-        """Return whether there are enough lines, so that no line at ``edge_ms`` would be among
-        them."""
+        """Return whether the answer is full, so that a line at ``edge_ms`` or further on would not
+        be in it."""
         if len(self._lines) <= self._wanted.limit:
             return False
         self._cut()

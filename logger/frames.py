@@ -1,9 +1,10 @@
 """The files of a logger: frames of zstd, each after a head that ``zstdcat`` skips.
 
-A head is a skippable frame (RFC 8878, 3.1.2) with a :class:`Frame`: whose lines follow, their
-numbers, their times, how many of each level, and a checksum. So a reader knows without unpacking
-whether a frame may have what it looks for. The heads are also in the file's index, which is written
-after the frame is on disk; frames that an index lacks are found in the file itself.
+A head is a skippable frame (RFC 8878, 3.1.2) with a :class:`Frame`. It names the life of a member,
+the numbers and times of its lines, how many lines each level has, and a checksum. So a reader knows
+without unpacking whether a frame may have what it looks for. The heads are also in the file's
+index, which is written after the frame is on disk; frames that an index lacks are found in the file
+itself.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ MOST_RAW_BYTES = 8 * 1024 * 1024
 
 
 class Frame(NamedTuple):
-    """The content of a head. ``offset`` is where it begins, ``size`` that of the packed lines."""
+    """The content of a head. ``offset`` is the place of the head in its file; ``size`` is the size
+    of the packed lines."""
 
     size: int
     offset: int
@@ -45,12 +47,12 @@ class Frame(NamedTuple):
 
     @property
     def last(self) -> int:
-        """Return the number of its last line."""
+        """Return the number of the last line in the frame."""
         return self.first + self.lines - 1
 
     @property
     def end(self) -> int:
-        """Return where the next one begins."""
+        """Return where the next frame begins in the file."""
         return self.offset + _BEFORE + self.size
 
     def record(self) -> bytes:
@@ -139,7 +141,7 @@ def is_mended(path: Path) -> bool:
 
 
 def _records(data: bytes, *, anywhere: bool = False) -> Iterator[Frame]:
-    """Yield the frames in an index, as long as each follows the one before."""
+    """Yield the frames in an index; stop at a frame that does not begin where the last one ends."""
     end = 0
     for record in _RECORD.iter_unpack(data[: len(data) - len(data) % _RECORD.size]):
         tag, *fields = record
@@ -151,7 +153,7 @@ def _records(data: bytes, *, anywhere: bool = False) -> Iterator[Frame]:
 
 
 def _walk(descriptor: int, offset: int, size: int) -> Iterator[Frame]:
-    """Yield frames of a file from there on, as long as they are whole."""
+    """Yield frames of a file from ``offset`` on; stop at a frame that is not whole."""
     while offset + _BEFORE <= size:
         data = os.pread(descriptor, _BEFORE, offset)
         if data[: _HEAD.size] != _HEAD.pack(_SKIPPABLE, _RECORD.size):

@@ -30,7 +30,7 @@ ALL_BYTES = 64 * 1024 * 1024
 """All members together may have this many bytes; beyond it each post is written at once."""
 LOOK_SECONDS = 1.0
 REST_SECONDS = 10.0
-"""Seconds after an unexpected error."""
+"""Seconds of rest after an unexpected error."""
 
 
 class Full(GreencrawlError):

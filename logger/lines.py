@@ -17,7 +17,7 @@ from greencrawl.schema.logs.records import LEVELS, MOST_LINE_BYTES
 
 _PLAIN = re.compile(rb"\{[\x20-\x7e]*\}")
 _PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
-"""Half of a character beyond the first plane, whose other half may be missing."""
+"""A surrogate: half of a character above U+FFFF. Its other half may be missing."""
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _DEEPEST = 64
@@ -43,7 +43,7 @@ _DECODER = msgspec.json.Decoder(_Said)
 
 
 def read(text: bytes, now_ms: int) -> Line:
-    """Return a line as it came, or its replacement; a line without a time gets ``now_ms``."""
+    """Return a line unchanged, or its replacement; a line without a time gets ``now_ms``."""
     plain = len(text) <= MOST_LINE_BYTES and _PLAIN.fullmatch(text) and not _PAIR.search(text)
     if plain and _is_sound(text) and (found := _known(text)):
         return found
@@ -74,7 +74,7 @@ def _safe(text: bytes, now_ms: int) -> bytes:
         if len(text) > MOST_LINE_BYTES:
             raise ValueError(f"more than {MOST_LINE_BYTES} bytes")
         whole = json.dumps(json.loads(text, strict=False), ensure_ascii=False)
-        said = json.loads(whole.encode("utf-8", "replace"))  # halves of characters are gone
+        said = json.loads(whole.encode("utf-8", "replace"))  # a half becomes a question mark
         if _depth(text) > _DEEPEST:
             raise RecursionError
         if not isinstance(said, dict):
@@ -113,7 +113,7 @@ def _is_sound(text: bytes) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """Return how deep objects and lists are nested; an upper bound if they are few."""
+    """Return how deep objects and lists are nested, or their number if that is small enough."""
     few = text.count(b"{") + text.count(b"[")
     if few <= _DEEPEST:
         return few

@@ -24,12 +24,12 @@ How a page is added
    ``broker/service/`` and returns where to go (``Redirect``) with a key of ``said.…``, or a page in
    place (``ActionPage``). Its form is written by ``{% call m.form(path) %}``, which adds the token.
    Only administrators see forms, and only their forms are taken.
-5. What is asked of the store or of Redis for a part goes through ``request.shared.get(key, make)``
-   if two pages ask the same; a part as a whole is made once a second for all who look.
+5. If two pages ask the store or Redis for the same, both use ``request.shared.get(key, make)``. A
+   part as a whole is made once a second for all readers.
 6. A list that may be long is written by ``{% for one in rows|yielding %}``, and what is computed
-   in a long loop goes through ``yielding`` as well: leases have their turn meanwhile. What takes a
-   store long to count is counted in the background (``background/counting.py``).
-7. What a form has wrong is told by ``field_errors.py`` where msgspec finds it.
+   in a long loop goes through ``yielding`` as well: leases have their turn meanwhile. If the store
+   needs long to count something, it is counted in the background (``background/counting.py``).
+7. If msgspec finds an error in a form, ``field_errors.py`` says it in words.
 8. Errors of the project (``GreencrawlError``) need not be caught: the part says what happened.
    Catch Unavailable where the rest of the page still has something to say.
 9. A test in ``tests/monitor/``, with the shared browser of ``conftest.py``.

@@ -5,8 +5,8 @@ keeps a list of sessions, every broker accepts the cookies of the others, and a 
 all its cookies void. Each form has a token of its own, made from the cookie under the same key.
 
 Without tokens everybody on this machine may do all. ``Host`` and ``Origin`` show whether a request
-is from this machine, and not from a web page elsewhere: a name that leads to this machine by DNS
-rebinding is no name of loopback. With TLS the certificate proves our name.
+is from this machine or from a web page elsewhere. Without TLS only names of loopback are accepted,
+so DNS rebinding does not help such a page. With TLS the certificate proves our name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from greencrawl.schema.errors import GreencrawlError
 LIFE_SECONDS = 12 * 3600
 """How long a log-in lasts."""
 PLAIN, SECURE = "gc", "__Host-gc"
-"""Names of the cookie: without TLS, which only loopback may do without, and with it."""
+"""Names of the cookie: without TLS (allowed only on loopback), and with TLS."""
 _PURPOSE = b"greencrawl monitor cookies, 1"
 
 
@@ -78,7 +78,10 @@ class Access:
             raise NotAllowed("refused.origin")
 
     def session(self, request: falcon.Request) -> Session | None:
-        """Return who is logged in; None for nobody. Without tokens everybody is."""
+        """Return the session of the reader; None if the reader is not logged in.
+
+        Without tokens everybody is an administrator.
+        """
         if self.open:
             return Session(Role.ADMIN, self._form_token(self._own_key, "open"))
         for given in request.get_cookie_values(self._name(request)) or ():

@@ -45,8 +45,9 @@ MOST_FORM_BYTES = 4 * 1024 * 1024
 FORM_SECONDS = 30.0
 FORM_FIELDS = 500
 LOADED_SECONDS = 5.0
-"""How old a part may be with which a page is loaded: it is shown at once, and its script asks for a
-new one. After a form, and if a person loads it again, it is a second as for scripts.
+"""How old a part may be when a page is loaded: the page is shown without delay, and its script
+asks for a new part. After a form, or if a person loads the page again, a part may be a second old,
+as for scripts.
 """
 REFUSED_SECONDS = 0.5
 """How long the answer to a log-in with a wrong token is delayed."""
@@ -64,9 +65,9 @@ HEADERS = {
 }
 """Headers of every answer that has no value of its own for them."""
 OPENER = ("Cross-Origin-Opener-Policy", "same-origin")
-"""A header of the log-in alone, where a token is typed in: a browser begins a process for a page
-that has it, which doubles the time to a first paint. A foreign page that opens another page of ours
-may only close it or lead it elsewhere.
+"""A header of the log-in page alone, where a token is typed in. A browser starts a process for a
+page with this header, which doubles the time to a first paint. Other pages do not have it: a
+foreign page that opens one of them can only close it or lead it elsewhere.
 """
 FILE_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
@@ -206,7 +207,7 @@ class App:
         )  # fmt: skip
 
     def _known(self, request: falcon.Request) -> Session | None:
-        """Return the reader for an error page: None for a request that must not see the menu."""
+        """Return the session for an error page; None if the page must not show the menu."""
         try:
             self._access.check_place(request)
         except NotAllowed:

@@ -1,7 +1,7 @@
 """Errors in a field, in a person's words and language.
 
-Records are checked by msgspec, which speaks of types. What it does not say stays as it is: our own
-messages name what is wrong by themselves.
+Records are checked by msgspec, whose messages speak of types: these messages are replaced. Our own
+messages stay, since they say in words what is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _BOUNDS = {">=": "least", ">": "above", "<=": "most", "<": "below"}
 
 
 def plainly(text: Words, what: str, choices: Sequence[str] = ()) -> str:
-    """Return the same in words; ``choices`` are the allowed values if they are few."""
+    """Return msgspec's message ``what`` in words; ``choices`` are the allowed values if they are
+    few."""
     if found := _TYPE.fullmatch(what):
         key = _KINDS.get(found["kind"])
         return text(key) if key else what

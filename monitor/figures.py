@@ -62,7 +62,7 @@ class Sample(Struct, frozen=True):
     at_ms: int
     stored: dict[str, int]
     rates: dict[str, float] = {}
-    """Pages a second, of those that are in an earlier sample as well."""
+    """Pages a second of each crawl that is in an earlier sample as well."""
     seconds: float = 0.0
     """The span of the rates, ``RATE_SECONDS`` at most while somebody looks."""
 
@@ -121,7 +121,8 @@ class Figures:
     def silent(self) -> list[str]:
         """Return the ids of silent workers, and of those that were lost a moment ago.
 
-        Their tasks may still count as leased. Empty while Redis is away, since it keeps the beats.
+        Their tasks may still count as leased. The list is empty while Redis is away, since Redis
+        keeps the beats.
         """
 
         def ask() -> list[str]:
@@ -173,8 +174,8 @@ class Figures:
     def plot(self, crawls: Sequence[Crawl], span: str = "hour") -> tuple[list[int], list[float]]:
         """Return (seconds since 1970, pages a second) of these crawls together.
 
-        They go back an hour, a day or a month: a broker notes them each minute, and this one also
-        within the last hour. Raises Unavailable.
+        The points go back an hour, a day or a month. One broker stores a sample each minute; for
+        the last hour this broker also uses its own samples. Raises Unavailable.
         """
         last = self._samples[-1].at_ms if self._samples and span == "hour" else 0
         key = "plot", span, tuple(crawl.id for crawl in crawls), last
@@ -232,10 +233,10 @@ class Figures:
 
 
 def joined(found: list[Point], least_seconds: float) -> list[Point]:
-    """Return points; the last is joined with the one before if it is over less than that.
+    """Return the points; if the last one spans less than ``least_seconds``, join the last two.
 
-    A store thins its samples, so the last point may be over a few minutes where all others are over
-    hours. The curve would jump there.
+    A store thins its samples, so the last point may span a few minutes while all other points span
+    hours. The curve would jump at the last point.
     """
     if len(found) < 2 or found[-1].seconds >= least_seconds:
         return found
@@ -247,7 +248,8 @@ def joined(found: list[Point], least_seconds: float) -> list[Point]:
 def sampled(before: Sequence[Sample], at_ms: int, stored: dict[str, int]) -> Sample:
     """Return a sample with its rates since the samples of the last ``RATE_SECONDS``.
 
-    If there are none, since the last one. A crawl that is in none of them has no rate.
+    If there are no such samples, the rates are those since the last sample. A crawl that is in no
+    earlier sample has no rate.
     """
     recent = [one for one in before if at_ms - one.at_ms <= RATE_SECONDS * 1000] or before[-1:]
     first = {name: one for one in reversed(recent) for name in one.stored}

@@ -52,7 +52,7 @@ class Form:
     def text(self, name: str) -> str:
         """Return a field without white space around it; "" if it was not sent.
 
-        For boxes with one name it is those that were ticked, a line each.
+        If several boxes have this name, the text has a line for each box that was ticked.
         """
         return "\n".join(self._fields.get(name, ())).strip()
 
@@ -71,12 +71,13 @@ Data = dict[str, Any]
 class View(Struct, frozen=True, kw_only=True):
     """A page.
 
-    ``part`` returns the data of what is drawn again every two seconds, from the template
-    ``parts/<name>.html``; ``frame`` returns those of the rest, ``pages/<name>.html``. ``nav``: it
-    is in the menu. ``admin``: only administrators see it. ``plots``: it has some.
+    ``part`` returns the data for the template ``parts/<name>.html``, which is drawn again every two
+    seconds; ``frame`` returns the data for the rest of the page, ``pages/<name>.html``. With
+    ``nav`` the page is in the menu; with ``admin`` only administrators see it; with ``plots`` it
+    has plots.
 
-    ``early`` raises an error if the part cannot be made. If there is such a check, a new part does
-    not delay the rest of the page: the browser gets that, and loads its files, meanwhile.
+    ``early`` raises an error if the part cannot be made. If a view has this check, a new part does
+    not delay the rest of the page: the browser gets the rest first, and loads its files meanwhile.
     """
 
     name: str

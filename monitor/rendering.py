@@ -26,7 +26,7 @@ log = logger("monitor")
 
 TEMPLATES = Path(__file__).parent / "templates"
 PLACE = Markup("<!-- part -->")
-"""Stands where a part comes later. No other text can contain this: all text is escaped."""
+"""The place of a part that comes later. No other text can contain it: all text is escaped."""
 _APART = frozenset({"part", "said", "n"})
 """Parameters that do not change a part."""
 
@@ -50,7 +50,7 @@ def _environment() -> Environment:
 
 
 class Templates:
-    """All templates. Each of them knows the ``constants``."""
+    """All templates. Each template can use the ``constants``."""
 
     def __init__(self, constants: Mapping[str, Any]) -> None:
         self._constants = constants
@@ -101,7 +101,7 @@ class Pages:
         return drawn if drawn.status == 200 else self._shared.get(key, draw)
 
     def comes_later(self, view: View, request: PageRequest, seconds: float) -> bool:
-        """Return whether the part is new, can be made, and the page need not wait for it."""
+        """Return whether the page is sent before its part: the part is new, and can be made."""
         if view.early is None or self._shared.has(_key(view, request), seconds):
             return False
         try:

@@ -39,7 +39,7 @@ class Shared:
         self._made: OrderedDict[Hashable, _Made] = OrderedDict()
 
     def forget(self) -> None:
-        """Make all values again, also those being made now: something was changed here."""
+        """Forget all values, since something was changed; also those that are being made now."""
         self._made = OrderedDict()
 
     def has(self, key: Hashable, seconds: float = SECONDS) -> bool:

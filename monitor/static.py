@@ -1,6 +1,6 @@
 """Style, script and pictures: read once, and cached by browsers without limit.
 
-Their addresses change when they do.
+The address of a file changes when its content does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Texts in the reader's language, and numbers, sizes and times as people write them.
 
 All texts are in ``texts/``, a file for each language with the same keys (a test compares them). A
-text may have forms: ``one`` is used for 1 if it exists, ``other`` for all else. A kind of failure
-has its English label in :class:`greencrawl.schema.records.FailureKind`; a language without a text
-for it shows that label.
+text may have forms: ``other``, and ``one`` for the number 1. A kind of failure has its English
+label in :class:`greencrawl.schema.records.FailureKind`; a language without a text for it shows that
+label.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULT = "en"
 _SPANS = (("second", 60), ("minute", 60), ("hour", 24), ("day", 10**9))
 _NOW_SECONDS = 5
 _TABLES = ("kind", "state", "reason")
-"""Placeholders of other parts' sentences that stand for a text in the table of that name."""
+"""Placeholders in sentences of other parts: the value is a key in the table of that name."""
 _SENTENCES = ("why", "detail")
 """Placeholders that stand for a further sentence."""
 _DEEPEST = 4
@@ -38,7 +38,7 @@ def words(language: str) -> Words:
     """Read the texts of a language, once."""
     texts = {f"kind.{kind}": kind.label for kind in FailureKind}
     texts |= _flat(tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8")))
-    file = TEXTS / "options" / f"{language}.toml"  # in English the records describe them
+    file = TEXTS / "options" / f"{language}.toml"  # in English the records have these texts
     options = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
     file = TEXTS / "reasons" / f"{language}.toml"
     reasons = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
@@ -118,7 +118,7 @@ class Words:
     def reason(self, said: str, deep: int = 0) -> Markup:
         """Return what another part of the system says, such as why a URL was not fetched.
 
-        What has no translation stays in English, and is marked so.
+        A sentence without a translation stays in English, and is marked as English.
         """
         if not self.reasons or not said:
             return escape(said)
@@ -225,8 +225,8 @@ def _parts(said: str) -> list[str]:
 
 
 class _Pattern:
-    """A sentence with placeholders. To match takes time in proportion to the length of a text,
-    whatever strangers have put into it."""
+    """A sentence with placeholders. The time to match is in proportion to the length of the
+    text, even if strangers have written parts of it."""
 
     def __init__(self, said: str) -> None:
         found = list(string.Formatter().parse(said))
@@ -236,8 +236,10 @@ class _Pattern:
             self._texts.append("")
 
     def places(self, said: str) -> dict[str, str] | None:
-        """Return what stands in the placeholders, up to the first text that follows each; None if
-        the sentence is another one."""
+        """Return the values of the placeholders; None if the sentence does not match.
+
+        Each value ends where the next text of the pattern first occurs.
+        """
         first, *others = self._texts
         if not others:
             return {} if said == first else None

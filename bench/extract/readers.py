@@ -23,8 +23,8 @@ PARSE_SECONDS = 0.25
 def root_of(body: bytes) -> etree._Element | None:
     """Return the tree of a page as a worker makes it.
 
-    A worker stops a parse that takes too long; for such a page this is the tree of the other
-    process.
+    A worker stops a parse that takes too long, and another process parses the page again. For such
+    a page this is the tree of the other process.
     """
     try:
         return tree_of(body, None, PARSE_SECONDS, brief=True)[0]

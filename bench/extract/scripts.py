@@ -33,8 +33,8 @@ UNREAD = ("script", "style", "meta")
 
 
 class Script(NamedTuple):
-    """How letters are replaced: each gets the character ``step`` further than the last, of
-    ``count`` from ``first`` on.
+    """How letters are replaced: by ``count`` characters, of which the first is ``first``, and each
+    next one is ``step`` further.
 
     ``spaces``: whether words are separated by spaces; ``marks``: the script's own marks.
     """

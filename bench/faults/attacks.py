@@ -2,9 +2,10 @@
 fails.
 
 Each row crawls ten good hosts beside one attack with one worker process, and compares their rate
-with that of a run without the attack (``tests/attacks/rig.py``). In the last two rows three workers
-ask for names of one address, and of as many addresses (``tests/attacks/names.py``). A run of all
-rows is stored in ``bench/results/attacks.json``. The folder of a failed row is kept.
+with that of a run without the attack (``tests/attacks/rig.py``). The last two rows test the caps on
+addresses: in one row all host names have the same address, in the other row each name has its own
+address (``tests/attacks/names.py``). A run of all rows is stored in ``bench/results/attacks.json``.
+The folder of a failed row is kept.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ Row = tuple[float, float, str, str, int]
 
 
 class Times(NamedTuple):
-    """Times in Unix seconds: counting began, the node went away, was back, had got what it missed,
-    and counting ended."""
+    """Times in Unix seconds: when counting began and ended, and when the node went away, was back,
+    and had got what it missed."""
 
     began: float
     away: float
@@ -31,8 +31,7 @@ class Times(NamedTuple):
 def account(
     store: Store, stats: Mapping[str, Any], seeds: Sequence[str], names: set[str]
 ) -> dict[str, Any]:
-    """Compare the URLs to which the store's pages and seeds lead with those that the queue
-    knows."""
+    """Compare the links and seeds in the store with the URLs that the queue knows."""
     known, links, there = set(map(hash, seeds)), 0, 0
     for chunk in store.replay_links(0):
         for _, found in chunk:

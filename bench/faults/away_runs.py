@@ -192,7 +192,7 @@ def _measured(
 
 
 def _paid(system: System, store: Store) -> bool:
-    """Return whether both nodes answer and none is owed anything."""
+    """Return whether both nodes answer and have got everything that they missed."""
     if system.call("GET", "/v1/stats")["away"] or store.debts():
         return False
     repairs = system.call("GET", "/v1/repair")["nodes"]

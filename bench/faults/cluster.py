@@ -1,7 +1,7 @@
 """``python -m bench.faults.cluster [ROW …] [--quick]``: faults of five servers during a crawl.
 
-As ``bench.faults.table``, with content on two masters and three replicas. A run of all rows at full
-size is stored in ``bench/results/cluster-faults.json``.
+The rows are like those of ``bench.faults.table``, with content on two masters and three replicas. A
+run of all rows at full size is stored in ``bench/results/cluster-faults.json``.
 """
 
 from __future__ import annotations

@@ -132,8 +132,10 @@ def jump(rig: Rig) -> None:
 
 
 def _until_right(rig: Rig, offset: int) -> float:
-    """Wait until logical time is right though Redis' clock is wrong by ``offset`` seconds; return
-    by how much it is then ahead."""
+    """Wait until logical time is right though Redis' clock is wrong by ``offset`` seconds.
+
+    Return by how many seconds logical time is then ahead.
+    """
 
     def ahead() -> float:
         with closing(rig.redis.client) as client:
@@ -183,8 +185,8 @@ PROBE_SECONDS = 0.1
 class FullDisk:
     """A small file system under one folder of the rig, which is full for a while.
 
-    While it is full one seed a call is posted again and again, and Redis' count of finished tasks
-    is compared with SQL. ``acknowledged`` are the seeds with a 2xx answer then.
+    While the disk is full, seeds are posted again and again, one in each call, and Redis' count of
+    finished tasks is compared with SQL. ``acknowledged`` are the seeds that got a 2xx answer.
     """
 
     def __init__(self, part: Literal["redis", "data"]) -> None:

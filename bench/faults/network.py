@@ -27,7 +27,7 @@ from tests.support.web import WebSpec
 LEASE_SECONDS = 2.0
 REQUEST_SECONDS = 1.0
 AWAY_SECONDS = 2 * LEASE_SECONDS + REQUEST_SECONDS + 1.0
-"""Twice the lease, the longest request after which sessions are reaped, and some more."""
+"""Twice the lease, the longest request (sessions are reaped after it), and a second more."""
 
 
 class Apart:
@@ -200,7 +200,7 @@ REPEATED = Fault(
     seeds_extra=throttled,
     refetched="none",
 )
-"""No harm: the row adds :class:`Repeat`."""
+"""This fault has no harm: the row adds :class:`Repeat`."""
 
 
 def triple(folder: Path, say: Say, small: bool) -> Result:

@@ -1,8 +1,8 @@
 """Rows 14 and 15 of ``make faults``: pages that kill or hang, and hosts that send very slowly.
 
-The speed of the others is measured beside a clean twin that crawls at the same time on the same
-machine. Both crawls are limited by their hosts' delays and not by the cores, so that the effect of
-the harm is seen, and not that of other work on the machine.
+The speed of the other pages and hosts is compared with a clean twin that crawls at the same time on
+the same machine. Both crawls are limited by their hosts' delays and not by the cores, so that the
+effect of the harm is seen, and not that of other work on the machine.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _start_both(rig: Rig, twin: Rig) -> None:
 
 
 def _fetched(rig: Rig, twin: Rig, deadly: set[str]) -> tuple[int, int]:
-    """Return the pages that each had fetched, without the deadly ones, when the twin had fetched
-    its last."""
+    """Return how many pages each system had fetched, without the deadly ones, when the twin had
+    fetched its last page."""
 
     def first_requests(one: Rig) -> list[float]:
         hits = [hit for hit in one.hits() if hit.status == 200]

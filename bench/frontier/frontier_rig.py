@@ -125,9 +125,9 @@ class Client:
 class Bare:
     """Times only the script calls of a frontier in this process.
 
-    The bytes are those that the frontier would send, in the same batches; they are sent over one
-    plain blocking connection, one call at a time, and time is counted from the first byte sent to
-    the last answer read.
+    It sends the bytes that the frontier would send, in the same batches, but over one plain
+    blocking connection, one call at a time. Time counts from the first byte sent to the last answer
+    read.
     """
 
     def __init__(self, frontier: Frontier, port: int) -> None:
@@ -168,7 +168,7 @@ class Bare:
         return self
 
     def __exit__(self, *_: object) -> None:
-        del self._node._send  # the class's own again
+        del self._node._send  # from now on the method of the class is called
         self._connection.close()
 
 
@@ -318,8 +318,10 @@ class Rig:
         return int(self.server.client.info("memory")["used_memory"])
 
     def slowest(self) -> tuple[float, int, str]:
-        """Return (ms, how many took over a ms, name) of the slowest script since the last client
-        began."""
+        """Return (ms of the slowest script, number of calls over a ms, name of that script).
+
+        Only calls since the last client began count.
+        """
         names = {script.sha.encode(): name for name, script in lua_scripts.SCRIPTS.items()}
         entries = redis.Redis(port=self.server.port).slowlog_get(-1)
         slow = [

@@ -116,7 +116,7 @@ class RecoveryRig:
                 raise SystemExit(f"not recovered within {LIMIT_SECONDS:g} s")
             gevent.sleep(0.005)
         seconds = monotonic() - up
-        gevent.sleep(1.0)  # if it is already open, the work that it still does counts as well
+        gevent.sleep(1.0)  # the frontier may still work after it is open: this counts as well
         return {
             "seconds": seconds,
             "redis_itself": up - began,

@@ -56,7 +56,7 @@ class Nothing(SentFilter):
     """A replacement of the cache: no link is known."""
 
     def unknown(self, _crawl: int, links: Iterable[Admission]) -> list[tuple[int, Admission]]:
-        """Return all of them, with their fingerprints."""
+        """Return all links, with their fingerprints."""
         digest_of, secret = xxhash.xxh3_64_intdigest, self._secret
         return [(digest_of(link.url.encode(), secret), link) for link in links]
 

@@ -16,10 +16,11 @@ same script calls with the same bytes in the same batches over a plain connectio
 core idle (``bench.frontier.frontier_rig.Bare``), the best of three.
 
 A round counts if other programs took less than a tenth of a core. Rounds are repeated until three
-count, or six were run; then all count. The row says how many counted, and what other programs took
-on average; the median of the rounds is the figure. The CPU a URL of Redis and the broker depends
-less on other programs. ``--quick`` is a tenth of everything, and one round. A run of all parts is
-stored as ``frontier.json``, others as ``frontier-….json``, which Git ignores.
+count, or six were run; then all count. The row says how many rounds counted, and what other
+programs took on average; the median of the rounds is the figure. For each URL the row also has the
+CPU of Redis and of the broker, which depends less on other programs. ``--quick`` measures a tenth
+of everything, in one round. A run of all parts is stored as ``frontier.json``. Other runs are
+stored as ``frontier-….json``, which Git ignores.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ BATCH = 256
 """URLs a request of ingest, and tasks a finish, as in the worker's outbox."""
 CONNECTIONS = 8
 SESSIONS, TASKS = 64, 32
-"""Numbers of each lease call."""
+"""Numbers of sessions and of tasks that each lease call asks for."""
 TRIES = 3
 """Number of bare runs; the best counts."""
 PAGE_BATCH, WRITERS = 2560, 4
@@ -222,8 +223,8 @@ def _bare_admission(rig: Rig, first: int, count: int, hosts: int, batch: int) ->
 
 LEASE_TASKS = 250_000
 LEASE = ((1_000, 2_000, False), (100_000, 32, False), (1_000, 2_000, True))
-"""Number of hosts, tasks waiting at each, and whether a paused crawl of a million tasks is beside
-it."""
+"""Number of hosts, number of tasks that wait at each host, and whether there is also a paused crawl
+of a million tasks."""
 PAUSED, PAUSED_HOSTS = 1_000_000, 100_000
 
 
@@ -365,7 +366,7 @@ def main(arguments: Sequence[str]) -> int:
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    log.configure("bench", "error")  # a node is opened and a listener ends, as usual here
+    log.configure("bench", "error")  # log no opened nodes and ended listeners: they are usual here
     name = "-".join(["frontier", *options.parts, *["quick"] * options.quick])
     run = Run(
         Report(name, "the frontier: memory, ingest, lease + finish, admission"), options.quick

@@ -1,1 +1,1 @@
-"""Code of our own beside the libraries for the same standards."""
+"""Our code compared with libraries for the same standards."""

@@ -58,7 +58,7 @@ Figures = dict[str, list[float]]
 
 
 def micros(work: Callable[[], object], times: int) -> float:
-    """Return the µs of CPU of one of so many calls or parts of ``work``."""
+    """Return the µs of CPU of ``work``, divided by ``times``: its number of calls or parts."""
     began = time.process_time()
     work()
     return (time.process_time() - began) / times * 1e6
@@ -114,7 +114,7 @@ def warc(record: Record, rounds: int, folder: Path) -> None:
     spent: dict[str, Figures] = {name: {} for name in records.WAYS}
     size = {}
     firsts = folder / "firsts.warc.gz"
-    with firsts.open("wb") as file:  # records of their own, so that every way knows their ends
+    with firsts.open("wb") as file:  # each way reads these records, whose places are known
         ends = [0]
         for page in given:
             file.write(records.ours.member(records.ours.response(page)))
@@ -145,7 +145,8 @@ def warc(record: Record, rounds: int, folder: Path) -> None:
 
 
 def crawls(record: Record, rounds: int, folder: Path) -> None:
-    """Measure crawls of the manual into WARC files: two at once, one with the records of warcio."""
+    """Measure two crawls at a time of the manual into WARC files: one with our records, one with
+    those of warcio."""
     pairs = []
     with served(DOCUMENTATION, 2 * HOSTS, folder / "site") as on:
         for number in range(rounds):

@@ -1,8 +1,9 @@
-"""Digest and cookies of a login, by our code and by what it would be around libraries.
+"""Digest and cookies of a login: by our code, and by code around libraries.
 
-The library's answers to challenges are made by ``HTTPDigestAuth`` of requests. Its state is set
-before each call, since it has one for each greenlet: each would be refused once before it answers.
-The library's cookies are in a jar of ``http.cookiejar``, with our limits in its policy.
+The library's answers to challenges are made by ``HTTPDigestAuth`` of requests. It keeps its state
+for each greenlet, and the site would refuse the first request of each greenlet: so its state is set
+before each call. The library's cookies are in a jar of ``http.cookiejar``, with our limits in its
+policy.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Records of pages, made and read by our code and by warcio, at one level of deflate.
 
-warcio has no option for the level, which is 9. So there are two ways to write with it at another: a
-subclass of its writer that has another compressor, and ``pinned``, in which it writes without
-compression, and the record is compressed as ours is. ``pinned`` is what would replace our records:
-it keeps the lengths in the gzip header, the one call of zlib, and the heads of HTTP as they were
-read.
+warcio has no option for the level, which is 9. There are two ways to use it with another level. In
+the first, a subclass of its writer has another compressor. In the second, ``pinned``, warcio writes
+without compression, and the record is compressed by our code. ``pinned`` would be the replacement
+of our records: it keeps the lengths in the gzip header, the one call of zlib, and the heads of HTTP
+as they were read.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Head(StatusAndHeaders):
 
 
 class Parts(list[bytes]):
-    """A file that keeps what is written into it as it came, without a copy."""
+    """A file that keeps the very pieces that are written into it, without a copy."""
 
     write = list.append
 
@@ -150,7 +150,7 @@ def write_pinned(file: IO[bytes], page: StoredPage, origin: Origin | None) -> No
 
 
 def read_pinned(path: Path, offset: int, length: int) -> bytes:
-    """Inflate as ours, and let warcio read the record and check its digests."""
+    """Inflate with our code, and let warcio read the record and check its digests."""
     with path.open("rb", buffering=0) as file:
         file.seek(offset)
         plain = ours.plain(file.read(length), 2**30)

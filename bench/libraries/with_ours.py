@@ -1,4 +1,4 @@
-"""A module of hooks that changes nothing, for the crawl beside that of ``with_warcio``."""
+"""A module of hooks that changes nothing, for the crawl that is compared with ``with_warcio``."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def overhead(short: bool) -> dict[str, Any]:
             side_by_side(kinds, [100, 1000])
         else:
             side_by_side(kinds * RUNS, [*range(10, 301, 10)])
-            for _ in range(RUNS):  # these take longer, so fewer of them alternate
+            for _ in range(RUNS):  # these take longer, so fewer run at a time
                 side_by_side(kinds, [400, 500, 700, 1000])
     rows = []
     for (model, parse, count), points in sorted(found.items()):

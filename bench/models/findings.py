@@ -88,8 +88,10 @@ def _kb_a_unit(rows: Sequence[dict[str, Any]], model: str) -> float:
 
 
 def _more_data(net: dict[str, Any]) -> float:
-    """Return by how many percent greenlets transferred more than threads, by the median runs of
-    each alone."""
+    """Return by how many percent greenlets transferred more than threads.
+
+    Each model runs alone, and its median run counts.
+    """
     greenlets, threads = (_median_run(net["alone"][model])[-1] for model in MODELS)
     return (greenlets / threads - 1) * 100
 
@@ -133,7 +135,7 @@ def plots(record: Record, found: dict[str, Any]) -> None:
 
 
 def _plot_network(record: Record, net: dict[str, Any]) -> None:
-    """Plot the data of each period, and their sums, each beside the data at the source's rate."""
+    """Plot the data of each period, and their sums, beside the same at the rate of the source."""
     period = net["period_seconds"]
     figure = draw(10, 4)
     each, sums = figure.subplots(1, 2)

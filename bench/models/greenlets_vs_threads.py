@@ -1,14 +1,14 @@
 """Three experiments of a published study: greenlets and threads under the same crawler.
 
 ``python -m bench.models.greenlets_vs_threads [--short]``. The processes are
-``bench.models.model_process``, once with gevent and once with ``bench.models.on_threads`` in its
-place; everything else is the same code. Runs of the two alternate.
+``bench.models.model_process``, once with gevent and once with ``bench.models.on_threads`` instead
+of gevent; everything else is the same code. Runs of both models alternate.
 
 1. memory: RSS and PSS of the process while 0 to 1000 requests are under way;
 2. overhead: the download is a sleep of 5 s. The figure is ideal over actual time, at 30 points up
    to 300 units and more points up to 1000, with and without reading a page after the sleep. While
-   one process sleeps, others run: each begins in the middle between two others, and so also ends
-   there;
+   a process sleeps, other processes run: each process begins half-way between the ends of two
+   others, and ends half-way between the starts of two others;
 3. network: pages of 20 KB over a link of 10 Mbit/s, 60 at once, ten equal periods: each model
    alone, and both together.
 """

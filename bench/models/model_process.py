@@ -1,9 +1,9 @@
 """``python -m bench.models.model_process greenlets|threads TASK.json``: one process of one model.
 
 It is a worker's process: ``greencrawl.worker.child.Worker`` builds all its parts, and its engine
-runs the sessions, as greenlets or as threads. Only the broker is one of ours, which leases hosts of
-its own to it without a queue. The process prints ``ready`` when the worker is built. Then it
-reads a line, the time to begin (Unix seconds), and at the end it prints its result as JSON.
+runs the sessions, as greenlets or as threads. Only the broker is a replacement, which leases hosts
+of its own to the worker without a queue. The process prints ``ready`` when the worker is built.
+Then it reads a line, the time to begin (Unix seconds), and at the end it prints its result as JSON.
 """
 
 import sys

@@ -5,9 +5,9 @@
 library with the same meaning, and nothing is patched: a socket blocks its thread, and the kernel
 switches.
 
-What this does not give: code that is safe between greenlets because it does not yield is not so
-between threads. ``bench.models.model_process`` guards the classes where that would break something;
-a crawler written for threads would need more locks, so the comparison favours threads in this.
+Code that is safe between greenlets because it does not yield is not safe between threads.
+``bench.models.model_process`` guards the classes where that would break something. A crawler that
+is written for threads would need more locks, so the comparison favours threads in this.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Io:
 
 
 class Loop:
-    """The part of gevent's loop that is used beside its watchers."""
+    """The part of gevent's loop that is used, except for its watchers."""
 
     io = Io
     now = staticmethod(time.time)

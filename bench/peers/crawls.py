@@ -62,11 +62,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ServedSite:
-    """A site that is served on many addresses, each with ``pages`` to be fetched, and the cores of
-    the crawling process and of all others.
+    """A site on many addresses, and the cores of the crawling process and of all other processes.
 
-    A crawl is of whole hosts. So all crawlers get the same pages, with the same share of new links,
-    however many hosts each has.
+    Each address serves ``pages`` that may be fetched. A crawl fetches whole hosts. So all crawlers
+    get the same pages, with the same share of new links, however many hosts each has.
     """
 
     site: Site
@@ -123,7 +122,7 @@ def served(site: Site, hosts: int, folder: Path) -> Iterator[ServedSite]:
     folder.mkdir(parents=True)
     addresses = [f"127.0.0.{n}" for n in range(2, 2 + hosts)]
     pages = site.write(folder / "plain")
-    for address in addresses:  # otherwise all hosts but the first would have known bodies
+    for address in addresses:  # otherwise all bodies after those of the first host would be known
         copied = shutil.copytree(folder / "plain", folder / "site" / address)
         for page in copied.rglob("*.html"):
             page.write_bytes(page.read_bytes() + f"<!-- {address} -->".encode())

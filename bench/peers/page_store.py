@@ -1,9 +1,9 @@
-"""The store of the other crawlers at the level "text and storage": SQLite, as in ours.
+"""The store of the other crawlers at the level "text and storage": SQLite, like our store.
 
 It has the same journal mode, the same durability (``synchronous = FULL``), and a commit for 64
-pages. Body and text are compressed by zstd at the same level, but separately; ours has both in one
-frame, which is some 40 µs cheaper. It writes one row a page; ours also journals the attempt and
-finds out which version a page replaces.
+pages. Body and text are compressed by zstd at the same level, but separately; our store has both in
+one frame, which is some 40 µs cheaper. It writes one row a page; our store also journals the
+attempt and finds out which version a page replaces.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lxml import etree
 
 BATCH = 64
 LEVEL = 1
-"""The level of zstd, as in ``greencrawl.store.rows``. It is not imported from there, because that
-would make the processes of the others larger."""
+"""The level of zstd, as in ``greencrawl.store.rows``. An import of that module would make the
+processes of the other crawlers larger."""
 
 _TEXTS = etree.XPath(
     "//body//text()[not(parent::script or parent::style or parent::noscript)]", smart_strings=False

@@ -97,7 +97,8 @@ def take_out(folder: Path) -> None:
 def scraping(urls: Sequence[str]) -> Iterator[list[int]]:
     """Ask for metrics as long as the block runs; yield the sizes of the answers.
 
-    Raises RuntimeError after the block if one could not be had: then nobody asked from there on.
+    Raises RuntimeError after the block if a request for metrics failed: later requests were not
+    made.
     """
     found, failed, over = list[int](), list[Exception](), threading.Event()
 

@@ -79,9 +79,9 @@ class Tree:
         self.system.call("POST", "/v1/crawls", asked)
 
     def spent(self, pages: int) -> Spent | None:
-        """Return the costs; None while its crawl is not done.
+        """Return the costs; None while the crawl of the tree is not done.
 
-        Raises RuntimeError if it has stored another number of pages.
+        Raises RuntimeError if the crawl has stored another number of pages.
         """
         stats = self.system.stats()
         if stats["state"] != "done":
@@ -124,8 +124,8 @@ def running(checkout: Path, folder: Path, on: ServedSite, **settings: str) -> It
 def one_round(
     on: ServedSite, trees: Sequence[Path], options: Mapping[str, Any], folder: Path, number: int
 ) -> Pair:
-    """Crawl with both, at the same time. ``options`` are for the crawl of the new one, the
-    second."""
+    """Crawl with both trees at the same time. Only the crawl of the new tree, the second, gets
+    ``options``."""
     starts = [
         partial(running, tree, folder / which, on)
         for tree, which in zip(trees, ("old", "new"), strict=True)
@@ -136,8 +136,10 @@ def one_round(
 def side_by_side(
     on: ServedSite, starts: Sequence[Start], options: Sequence[Mapping[str, Any]], number: int
 ) -> Pair:
-    """Return the costs of the two that ``starts`` start, while both crawl at the same time, each
-    with its ``options``."""
+    """Start both of ``starts``, let them crawl at the same time, and return their costs.
+
+    Each crawl has its own ``options``.
+    """
     seeds = on.seeds(len(on.nginx.addresses))
     half = len(seeds) // 2
     halves = (seeds[:half], seeds[half:])[:: -1 if number % 2 else 1]

@@ -3,9 +3,9 @@ bytes?
 
 A site on loopback is crawled into WARC files in two periods with ``depth = "all"``. Most of its
 pages are sent again unchanged and without validators, so each leaves a revisit record. One page has
-changed since. One has an entity tag and is answered with 304, which leaves no record. Then the site
-is stopped, and pywb replays the files: each capture of a page must have the bytes that the site
-sent at that time.
+changed since. One page has an entity tag and is answered with 304, which leaves no record. Then the
+site is stopped, and pywb replays the files: each capture of a page must have the bytes that the
+site sent at that time.
 """
 
 from __future__ import annotations

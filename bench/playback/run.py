@@ -69,7 +69,7 @@ def play_back(folder: Path, pages: int, requisites: bool) -> Playback:
             asked = [
                 one
                 for one in shown.show(player.url(page), number)
-                if not one.url.startswith(f"{player.origin}/static/")  # of the player's own
+                if not one.url.startswith(f"{player.origin}/static/")  # a file of the player itself
             ]
             found.requests += len(asked)
             _judge(found, page, asked, player, start.removesuffix("/index.html"), site)

@@ -38,7 +38,7 @@ def bring_up() -> None:
 
 
 def resolve_by(folder: Path) -> None:
-    """Inside: let 127.0.0.1, port 53, resolve names. ``folder`` keeps the file that says so."""
+    """Inside: let 127.0.0.1, port 53, resolve names; write its resolv.conf to ``folder``."""
     (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:5 attempts:2\n")
     _run(f"mount --bind {folder}/resolv.conf /etc/resolv.conf")
 

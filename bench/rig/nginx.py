@@ -131,8 +131,8 @@ def neglected_duties(hits: Sequence[Hit], forbidden: str) -> list[str]:
     """Return the duties that a crawler did not do, by its server's log: an empty list if it did
     all.
 
-    It must have asked each host that it fetched from for robots.txt, before any page, must not have
-    fetched a path that begins with ``forbidden``, and no page of a host twice.
+    There are three duties. The crawler asks each host for robots.txt before it fetches a page. It
+    fetches no path that begins with ``forbidden``. It fetches no page of a host twice.
     """
     found = []
     asked: set[str] = set()

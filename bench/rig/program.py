@@ -1,4 +1,4 @@
-"""A program of others that answers over HTTP on loopback while a benchmark runs."""
+"""A foreign program that answers over HTTP on loopback while a benchmark runs."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ class Spec:
     (accepts and never answers), refused, and missing (no such name). The server shapes
     ``bits_per_second`` over all connections; 0: not at all.
 
-    A page links at random to other pages of its host. With ``fresh`` it links to that many pages to
-    which no page before it led, and to the menu of its host. So a page costs the same at any time
-    of a crawl, and the host has no end. The share ``foreign`` of all links leads to any host
-    instead of its own, or to one of the numbers in ``abroad``.
+    A page links at random to other pages of its host. With ``fresh`` it links to this number of new
+    pages, to which no earlier page led, and to the menu of its host. So a page costs the same at
+    any time of a crawl, and the host has no end. The share ``foreign`` of all links leads to any
+    host instead of its own, or to one of the numbers in ``abroad``.
     """
 
     hosts: int = 100
@@ -84,9 +84,9 @@ def polite_rate(spec: Spec, delay: float, *, from_start: bool = False) -> float:
     """Return the most pages a second of all hosts that answer, with ``delay`` seconds between
     requests.
 
-    Ours counts the delay from the end of a request, and waits twice the latency of a slow host
-    (``greencrawl.worker.session.pace``); ``from_start``: Scrapy counts from its start, and does not
-    adapt.
+    Greencrawl counts the delay from the end of a request, and waits twice the latency of a slow
+    host (``greencrawl.worker.session.pace``). With ``from_start`` the rate is that of Scrapy, which
+    counts the delay from the start of a request, and does not adapt.
     """
     rate = 0.0
     for found in (host(spec, number) for number in range(spec.hosts)):

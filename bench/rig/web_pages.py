@@ -1,7 +1,7 @@
 """The pages of :mod:`bench.rig.web`: each is different, since equal bodies would be stored once.
 
-They are cut from some forty that are made at the start, so that serving one costs little compared
-with reading it.
+Pages are cut from some forty pages that are made at the start, so that the server spends little CPU
+on a page compared with the crawler.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ First the CPU. A part â€“ worker, broker, Redis, and here also the web server â€
 
 * ``rest`` cores as long as a crawl goes on, whatever it does (for the worker: in each process);
 * ``batch`` seconds for each batch: a worker stores what it has gathered in one commit, and then
-  admits the links and posts the outcomes together. A worker that is nearly idle gathers a page or
-  two, a busy one dozens: so a page costs the idle one several times as much;
+  admits the links and posts the outcomes together. A nearly idle worker gathers a page or two, and
+  a busy worker gathers dozens: so a page costs an idle worker several times as much;
 * ``page`` seconds for each page.
 
-The three are found by least squares over small runs, in which batches and pages are counted. CPU
-seconds are the same on a busy machine; rates are not.
+These three costs are found by least squares over small runs, in which batches and pages are
+counted. CPU seconds are the same on a busy machine; rates are not.
 
 Then the rates. A crawl is a closed queueing network, solved by exact mean value analysis (Reiser
 and Lavenberg, 1980). Its customers are the sessions, as many as there are hosts that are fetched
@@ -85,7 +85,7 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True)
 class Costs:
-    """The fitted model. ``wait`` seconds a page are neither latency nor CPU: batches, leases.
+    """The fitted model. ``wait`` seconds a page go to batches and leases, not to latency or CPU.
 
     Where nothing queues, the time between two batches of a worker is ``gather`` seconds plus the
     time to its next page. A worker process can use ``reach`` cores.
@@ -221,7 +221,8 @@ def _undisturbed(seconds: Sequence[float]) -> float:
 def _fit_part(name: str, samples: Sequence[Sample]) -> Part:
     """Fit a part.
 
-    Each sample is weighted by its share, since a run of few pages counts as much as one of many.
+    A sample weighs less if it used more CPU, so that a run of few pages counts as much as a run of
+    many pages.
     """
     rows, values = [], []
     for one in samples:

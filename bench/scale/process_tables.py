@@ -47,14 +47,14 @@ def is_small(point: Point) -> bool:
 def efficiencies(
     one: list[dict[str, Any]], two: list[dict[str, Any]], cores: int
 ) -> list[dict[str, float]]:
-    """Return what share two processes reach of the rate that the CPU of all processes allows, round
-    by round.
+    """Return, for each round, the ``share`` that two worker processes reach of the rate that the
+    CPU of the machine allows.
 
-    ``alone``: CPU seconds a page of all parts while one worker process runs; ``together``: while
-    two run. All cores would ``allow`` so many pages, each at the lesser of the two, if there were
-    no waiting. The missing rest is ``idle`` (the share of the cores that nobody used), or is spent
-    because there are two: they share caches, alternate on cores, and write to one database. A page
-    may also cost two processes less than one. This does not make up for the idle time, and the
+    ``alone`` is the CPU seconds a page of all parts with one worker process; ``together`` is the
+    same with two processes. ``allowed`` is the pages a second of all cores without waiting, if each
+    page took the lesser of the two. The rest is lost for two reasons: ``idle`` is the share of the
+    cores that nobody used; and two processes share caches, alternate on cores, and write to one
+    database. If a page costs two processes less than one, this does not make up for idle time: the
     ``share`` is never above 1.
     """
     found = []
@@ -161,8 +161,8 @@ def _two_processes(record: Record, rows: dict[Point, list[dict[str, Any]]], core
 
 
 def _new_links(rows: dict[Point, list[dict[str, Any]]]) -> dict[str, float]:
-    """Return the CPU seconds of a part for each new link, from runs with few new links and with
-    only new ones."""
+    """Return the CPU seconds of a part for each new link, from runs in which few links are new and
+    runs in which all links are new."""
     found: dict[str, list[float]] = {part: [] for part in PARTS}
     for point, windows in rows.items():
         few = rows.get(point._replace(fresh=FRESH))

@@ -3,16 +3,16 @@
 ``python -m bench.scale.processes [--short]``. There are three questions:
 
 1. How do pages a second, and the CPU a page of each part, depend on the number of worker processes
-   and on latency (10, 100 and 1000 ms)? Two processes on this machine reach what share of the rate
-   that the CPU of all processes allows?
+   and on latency (10, 100 and 1000 ms)? Which share of the rate that the CPU allows do two
+   processes reach on this machine?
 2. How well does a cost model (``bench.scale.cost_model``), fitted on small runs – one process, few
    sessions –, predict larger runs that it has not seen?
 3. A straight line: each additional node brings its own sessions. How do pages a second grow with
    the nodes, and what CPU does a node take?
 
 Every page has 40 links: two lead to unknown pages, the others to the menu of the host. So a page
-costs the same at any time of a crawl. In one series all links are new, to show what these cost. In
-another every host has a single page, to show what a new host costs.
+costs the same at any time of a crawl. In one series all links are new, to show what a new link
+costs. In another series every host has a single page, to show what a new host costs.
 
 Measurements that other programs disturb are repeated, a bounded number of times.
 ``docs/scaling.md`` has the conclusions for a hundred workers and a billion URLs.

@@ -33,7 +33,7 @@ LINKS = 2
 NODE_BYTES = 32e9
 """Memory of a Redis node, ``maxmemory``."""
 SEEN_SHARE = 0.4
-"""Share of it for known URLs: half is for waiting ones."""
+"""Share of this memory for known URLs: half is for waiting URLs."""
 PARTITIONS, PARTITIONS_A_NODE = 64, 16
 SQLITE_PAGES = 1_000_000
 """Pages a day up to which one machine is assumed: SQLite is a file of one machine."""
@@ -55,7 +55,7 @@ class Carries:
 
 
 def carries(results: Path = RESULTS) -> Carries:
-    """Return the results of the benchmarks. Raises OSError, KeyError if one was not run."""
+    """Return the results of benchmarks. Raises OSError or KeyError if a benchmark was not run."""
     runs = _read("wide", results)["runs"]["hosts"][HOSTS]["runs"]["ours"]
 
     def of_core(part: str) -> float:
@@ -161,7 +161,7 @@ _MARKED = re.compile(r"(<!-- sizing: begin -->\n).*?(\n<!-- sizing: end -->)", r
 
 
 def filled(text: str, one: Carries) -> str:
-    """Return ``text`` with the table between its markers. Raises ValueError without them."""
+    """Return ``text`` with the table between its markers. Raises ValueError without markers."""
     new, count = _MARKED.subn(lambda match: match[1] + table(one) + match[2], text)
     if count != 1:
         raise ValueError("no markers of the table are there")

@@ -3,11 +3,11 @@
 ``python -m bench.scale.wide [--short]``. Hosts are resolved by a DNS server of ours, in a network
 namespace (``bench.rig.namespace``). A crawl with the default delay is bounded by politeness – so
 many hosts, each of which gives a page in its latency and the delay – and by the CPU of one core.
-What share of the smaller bound is reached is the figure.
+The figure is the share of the smaller bound that the crawl reaches.
 
 The CPU bound is measured by a run of the same crawler on the same web without delay and latencies:
 pages a second of its core's CPU. Ours does all its duties, storing included; Scrapy follows links.
-Measurements that others disturb are repeated, a bounded number of times.
+If other programs disturb a measurement, it is repeated, a bounded number of times.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Size(NamedTuple):
-    """Seconds before a measurement, in which each host was visited, and of it."""
+    """Number of hosts, seconds to warm up (each host is visited), seconds of the measurement."""
 
     hosts: int
     warm: float
@@ -59,8 +59,8 @@ def sizes(short: bool) -> list[Size]:
 
 
 def rounds(short: bool) -> dict[str, int]:
-    """Return how often each crawls politely. The benchmark is about ours; Scrapy is for
-    comparison."""
+    """Return how many polite runs each crawler makes. The benchmark is about Greencrawl; Scrapy is
+    for comparison."""
     return {"ours": 1 if short else 3, "Scrapy": 1}
 
 
@@ -143,8 +143,8 @@ def scrapy(
 
 
 def closest(rows: list[tuple[float, float, str, str, int]], *, from_start: bool) -> float:
-    """Return the least seconds between two requests to one host: from the end of the first, or its
-    start."""
+    """Return the least seconds between two requests to one host: from the end of the first request,
+    or from its start."""
     last: dict[str, float] = {}
     least = float("inf")
     for arrived, answered, name, _, _ in sorted(rows):
@@ -199,8 +199,8 @@ Crawl = Callable[..., dict[str, Any]]
 def _free(folder: Path, web: Web, crawl: Crawl, size: Size, patience: Patience) -> dict[str, Any]:
     """Measure a run that only the CPU limits.
 
-    It is measured at the same stage as the polite one. A new host (TLS, robots.txt) takes more CPU
-    than a page, so with many hosts a page costs more the earlier it is.
+    The run is measured at the same stage as the polite run. A new host (TLS, robots.txt) takes more
+    CPU than a page, so with many hosts pages cost more at an early stage.
     """
     web.set_latency(0.0)
     seconds = max(5.0, size.seconds / 2)
@@ -318,7 +318,7 @@ def run(short: bool) -> None:
 
 
 def _ratios(runs: list[dict[str, Any]]) -> list[float]:
-    """Return the median run's ratio, alone."""
+    """Return a list of one ratio: that of the median run."""
     return [sorted(one["ratio"] for one in runs)[len(runs) // 2]]
 
 

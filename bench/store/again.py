@@ -1,4 +1,4 @@
-"""A second pass over PostgreSQL's documentation: every page is asked for again, if it has changed.
+"""A second pass over PostgreSQL's documentation: each request asks whether a page has changed.
 
 nginx serves the package from loopback and counts what it sends; a broker, one worker process and a
 Redis crawl it in two periods with ``depth = "all"``. CPU is that of all three together, a page.

@@ -5,7 +5,7 @@
   in turn, first as new ones and then as checks of what has not changed; CPU of this process;
 * queueing: pages of many hosts are due, and all are queued and noted, beside all those rows; CPU of
   this process and of Redis together;
-* Redis: what it holds while so many rows wait, and when as much of them is queued as it takes.
+* Redis: its memory while this number of rows waits, and when as many pages are queued as it takes.
 
 A million rows take some minutes.
 

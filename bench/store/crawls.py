@@ -32,7 +32,7 @@ from tests.support.system import System
 NAME = "crawls"
 CRAWLS = 200
 LAST = 10
-"""The sizes after the last crawls, this many, give the median."""
+"""Number of last crawls: a size is the median of the sizes after these crawls."""
 HOSTS = 4
 PAGES = 200
 FRESH = 30
@@ -88,7 +88,8 @@ def size(found: Sequence[dict[str, float]], part: str, crawls: int) -> float:
 
 
 def growth(found: Sequence[dict[str, float]], part: str) -> tuple[float, float]:
-    """Return the MB a crawl: in the first half, from its first fifth on, and in the second half."""
+    """Return the growth in MB a crawl: in the first half (without its first fifth), and in the
+    second half."""
     tenth, half, whole = marks(len(found))
     mb = {crawls: size(found, part, crawls) for crawls in (tenth, half, whole)}
     return (mb[half] - mb[tenth]) / (half - tenth), (mb[whole] - mb[half]) / (whole - half)

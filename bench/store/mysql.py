@@ -4,10 +4,10 @@ Both write the same bytes into the same tables with the same indexes and the sam
 (``innodb_flush_log_at_trx_commit=1``, ``sync_binlog=1``, a commit a batch), in turn, in one run on
 one real MariaDB; the client has one core and the server another. The median of the rounds is shown.
 
-* ``bare``: pages are encoded and compressed as in the store; then an ``executemany`` of the driver
-  a table (pages, contents, digests, bodies, attempts), and nothing is looked up.
+* ``bare``: pages are encoded and compressed as in the store; then the driver's ``executemany`` for
+  each table (pages, contents, digests, bodies, attempts), and nothing is looked up.
 * ``store``: the store, which also reads clock and epochs, locks, finds out what replaces what and
-  which bodies are there already, lets final states go, and keeps the sums.
+  which bodies are there already, deletes final states that no longer hold, and keeps the sums.
 * ``again``: the store, when all pages are there already: a refetch that found half of them changed.
 * ``store x4``: four greenlets commit at a time.
 """

@@ -4,13 +4,13 @@ Both write the same bytes into the same tables with the same indexes and the sam
 synchronous=FULL, a commit a batch), in turn, in one run on one core; the median of the rounds is
 shown.
 
-* ``bare``: pages are compressed one call at a time; then an ``executemany`` a table (pages, bodies,
-  contents, attempts), and nothing is looked up.
-* ``store``: the store, which also finds out what replaces what, which bodies are there already,
-  and which final states and overflow rows go.
+* ``bare``: pages are compressed one call at a time; then an ``executemany`` for each table (pages,
+  bodies, contents, attempts), and nothing is looked up.
+* ``store``: the store, which also finds out what replaces what, and which bodies are there already,
+  and deletes final states and overflow rows that no longer hold.
 * ``again``: the store, when all pages are there already: a refetch that found half of them changed.
 * ``store x8``: eight greenlets commit at a time.
-* ``… busy``: beside a greenlet that computes without a pause, as a worker that parses does.
+* ``… busy``: the same while a greenlet computes without a pause, as in a worker that parses.
 
     python -m bench.store.sqlite [--pages N] [--batch N] [--rounds N] [--json FILE] [--folder DIR]
 """

@@ -159,8 +159,8 @@ def _w3lib(case: Case) -> bool:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """Return the figures of html5lib's cases, then of the files, those of the web and all; print
-    their costs."""
+    """Return the figures of html5lib's cases, of the files in encodings of the web, and of all
+    files; print the costs."""
     found = [
         tried(
             "html5lib's cases",

@@ -14,7 +14,7 @@ from bench.suites.table import Figure, tried
 from greencrawl.worker.robots.parser import parse
 
 LEAST = 390
-"""Of 400. The others contradict RFC 9309; docs/politeness.md names them."""
+"""Of 400 cases. The other cases contradict RFC 9309; docs/politeness.md names them."""
 
 
 class Case(NamedTuple):

@@ -1,8 +1,9 @@
 """crawler-commons' odd sitemaps: what each file lists, by us and by ultimate-sitemap-parser.
 
-The right URLs come from the files themselves: from their elements, in any namespace, as lxml reads
-them whole, or from their lines. Their number is written down for each file, so that a mistake of
-that reader is noticed. Each reader gets the bytes as a server would send them, including gzip.
+The right URLs come from the files themselves: a simple reader takes them from the elements that
+lxml finds, in any namespace, or from the lines. The number of URLs is written down for each file,
+so that a mistake of that reader is noticed. Each reader gets the bytes as a server would send them,
+including gzip.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ COUNTS = {
     "sitemap-mobile.xml": 3, "sitemap-news.xml": 2, "sitemap-videos-tvshow.xml": 1,
     "sitemap-videos.xml": 3,
 }  # fmt: skip
-"""The number of distinct URLs of each file; those of other languages count, those of images and
+"""The number of distinct URLs of each file. URLs of other languages count; URLs of images and
 videos do not."""
 
 _AT = "http://www.example.com/{}"
@@ -50,7 +51,7 @@ class Case(NamedTuple):
 
 
 def cases(folder: Path) -> list[Case]:
-    """Return all files of the suite. Raises SystemExit for a changed one."""
+    """Return all files of the suite. Raises SystemExit if a file has changed."""
     found = []
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         body = path.read_bytes()

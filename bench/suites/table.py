@@ -66,7 +66,7 @@ def _right(right: Right[T], case: T) -> bool:
 
 
 def text(figures: Sequence[Figure], wrong: int) -> str:
-    """Return the table, and of each suite the first ``wrong`` cases that ours gets wrong."""
+    """Return the table, and for each suite at most ``wrong`` cases that ours gets wrong."""
     names = sorted({name for figure in figures for name in figure.others})
     head = ["suite", "ours", "best library", "of", "at least", *names]
     rows = [

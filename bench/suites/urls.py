@@ -27,8 +27,8 @@ PROFILE = ("percent", "host-dot", "slashes", "empty", "query-order")
 """Rules that crawler-commons' normaliser has as well."""
 
 Read = Callable[[str, str | None, str], str]
-"""A function that makes a URL from a reference, its base and the page's encoding; it raises for no
-URL."""
+"""A function that makes a URL from a reference, its base and the page's encoding; it raises an
+error if the result is no URL."""
 
 
 class Case(NamedTuple):

@@ -58,10 +58,10 @@ MOST_SHARE = 0.03
 
 @dataclass(frozen=True)
 class Cost:
-    """The CPU of pages of one kind, µs each: to read, and for the judge, the median of the rounds
-    with the least and the greatest value.
+    """The CPU for a page of one kind, in µs: ``reading`` to read it, ``judge`` for the judge.
 
-    ``crawl``: in a whole crawl, 0 without one.
+    ``judge`` is the median of the rounds, with the ``least`` and the greatest value (``most``).
+    ``crawl`` is the CPU for a page in a whole crawl; 0 if there was no crawl.
     """
 
     name: str
@@ -74,7 +74,8 @@ class Cost:
 
     @property
     def share(self) -> float:
-        """Return the share of a crawl's CPU a page; of reading alone without a crawl."""
+        """Return the share of the judge in the CPU for a page: in a crawl, or without a crawl, in
+        reading."""
         return self.judge / (self.crawl or self.reading)
 
 
@@ -113,7 +114,10 @@ KINDS: dict[str, Callable[[int], tuple[Site, str]]] = {
     "catalogue": lambda pages: _log(Log(Catalogue(1))),
     "phpbb": lambda pages: _log(Log(PhpBB(1))),
 }
-"""Sites by name, for this many pages, and their first URLs. Documentation may raise Missing."""
+"""Name → function that returns a site of that many pages, and its first URL.
+
+For documentation it may raise Missing.
+"""
 
 
 def fetched(site: Site, start: str, most: int) -> list[tuple[Task, Fetched]]:
@@ -186,7 +190,7 @@ def _timed(context: CrawlContext, judge: Judge, session: Sequence[tuple[Task, Fe
 
 
 def _read(context: CrawlContext, task: Task, page: Fetched) -> Reading:
-    """Read a page; one that takes too long for it again, as if in a process of its own."""
+    """Read a page. If this takes too long, read it again, as a process of its own would do."""
     try:
         return read(context, task, page)
     except TooExpensive:

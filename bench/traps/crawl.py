@@ -75,7 +75,7 @@ class Result:
 
     @property
     def share(self) -> float:
-        """Return their share of all requests."""
+        """Return the share of worthless requests in all requests."""
         return self.on_traps / self.requests if self.requests else 0.0
 
 

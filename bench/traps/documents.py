@@ -41,7 +41,7 @@ def folder_of(documents: Documents) -> Path:
 def compare(name: str, folder: Path, manner: Manner) -> Result:
     """Crawl with the detector on and off; every difference is an error.
 
-    If the tree has no detector the two are the same, and only that is tried.
+    If the tree has no detector, both crawls must be the same, and only this is checked.
     """
     result, fetched = Result(f"documentation: {name}"), {}
     try:

@@ -77,7 +77,7 @@ class WikiHit:
 
     @property
     def title(self) -> str:
-        """Return the page that it is about."""
+        """Return the page that the request asks for."""
         parts = urlsplit(self.target)
         given = parse_qs(parts.query).get("title", [""])[0]
         path = unquote(parts.path).removeprefix("/index.php").strip("/")

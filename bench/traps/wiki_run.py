@@ -27,7 +27,7 @@ login_url = "{origin}/index.php?title=Special:UserLogin"
 
 
 def crawl_wiki(folder: Path, manner: Manner, seed: object = 1) -> Result:
-    """Make a wiki, crawl it as a user of it, and compare its database with itself before."""
+    """Make a wiki, crawl it as one of its users, and compare its database before and after."""
     result = Result("MediaWiki, logged in")
     given = min(manner.requests or MOST, MOST)
     try:

@@ -56,7 +56,7 @@ def migrate(post: bool, dry_run: bool, data: str | None) -> None:
 
 
 def _fresh(due: list[Migration]) -> bool:
-    """Return whether the store is empty; then all migrations are applied at once."""
+    """Return whether the store is empty. Then no older process runs, and no migration waits."""
     return bool(due) and due[0].base
 
 

@@ -236,8 +236,8 @@ def _shown(value: object) -> str:
 def join_line(settings: Settings) -> str:
     """Return the command that starts a worker of this system on another machine.
 
-    Raises InvalidConfig if none can join: the message names the settings that only work on this
-    machine.
+    Raises InvalidConfig if no other machine can join: the message names the settings that only
+    work on this machine.
     """
     own = settings.broker if connecting.named_broker() else (connecting.own_address(settings),)
     problems = [

@@ -38,7 +38,7 @@ def repair(everything: bool, data: str | None) -> int:
     begins while it runs. Ctrl-C ends only the display, not the repair.
     """
     settings = connecting.load(data)
-    # It need not be ready: it may be waiting for this very command.
+    # The broker need not be ready: it may be waiting for this very command.
     broker = connecting.living(settings)
     try:
         broker.repair(everything)
@@ -55,7 +55,7 @@ def repair(everything: bool, data: str | None) -> int:
 
 
 def _watch(broker: BrokerClient, stop: Stop) -> Sequence[NodeRepair] | None:
-    """Show the progress until it is done (the last state) or until a signal (None)."""
+    """Show the progress of the repair. Return its last state, or None after a signal."""
     console = Console(stderr=True)
     heard = said = monotonic()
     with Live(console=console, auto_refresh=False, transient=True) as live:
@@ -80,8 +80,8 @@ def _watch(broker: BrokerClient, stop: Stop) -> Sequence[NodeRepair] | None:
 
 
 def _done(node: NodeRepair) -> bool:
-    """Return whether the repair is done by this broker, or by another: then this one owes
-    nothing."""
+    """Return whether the node is repaired: this broker has done it, or the broker owes the node
+    nothing because another broker has done it."""
     return node.phase == "done" or (node.phase == "none" and not node.detail)
 
 

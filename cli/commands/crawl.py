@@ -174,7 +174,7 @@ def _recrawl(every: str | None, again: str | None) -> dict[str, object]:
 
 
 def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
-    """Return the state of the URLs with which the crawl starts; nothing if that cannot be asked."""
+    """Return the states of the first URLs of the crawl; an empty list if they are not known."""
     urls = [url for _, url in starts(job.wanted)][: nothing_stored.URLS]
     name = job.wanted.name
     if elsewhere:
@@ -190,7 +190,7 @@ def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
 def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
     """Raise InvalidConfig that names every secret that this host lacks.
 
-    Log each entry that is of no use at the crawl's seeds.
+    Log each entry without a seed on its hosts.
     """
     begins = [canonicalise(url) for _, url in starts(wanted)]
     secrets = Secrets(settings.credentials_file)
@@ -212,9 +212,9 @@ def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
 
 
 def _demo_settings(settings: Settings) -> Settings:
-    """Return settings for the demo: the site's address is allowed.
+    """Return settings for the demo, which allow the address of its site.
 
-    It has a folder of its own inside the data folder, emptied each time, and so a store of its own.
+    The demo has its own folder and store inside the data folder. Each demo empties this folder.
     """
     networks = [*map(str, settings.allow_networks), "127.0.0.1/32"]
     folder = settings.data / connecting.DEMO
@@ -247,7 +247,7 @@ def _at_address(job: Job, *, delete_data: bool) -> tuple[int, Summary | None]:
     settings = job.settings
     address = connecting.own_address(settings)
     with on_signals() as stop, held(settings.data, "crawl", address):
-        # first: that broker may have the store open, too
+        # before the store is opened: the other broker may still have it open
         await_broker(settings.data, stop.asked, _say)
         if stop.asked.is_set():
             _say(STOPPED)
@@ -326,7 +326,7 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
 
 
 def _allowed(job: Job) -> list[str]:
-    """Return URLs of the crawl that were refused for their address, and are allowed by now."""
+    """Return URLs of the crawl that were refused for their address, and that are now allowed."""
     path = connecting.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return []
@@ -336,7 +336,7 @@ def _allowed(job: Job) -> list[str]:
 
 
 def _known(job: Job) -> list[CrawlOptions]:
-    """Return this crawl, and those in the store, which the processes continue, too."""
+    """Return the options of this crawl and of the crawls in the store."""
     path = connecting.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return [job.wanted]
@@ -351,7 +351,7 @@ def _known(job: Job) -> list[CrawlOptions]:
 def _environment(
     settings: Settings, address: str, crawls: Sequence[CrawlOptions] = ()
 ) -> dict[str, str]:
-    """Return the environment of the processes; they may use what ``crawls`` name."""
+    """Return the environment of the processes; it permits modules and secrets of ``crawls``."""
     host, port = settings.bind
     return environment(
         {**os.environ, **permits.of_crawls(settings, crawls)},

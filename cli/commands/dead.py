@@ -13,7 +13,7 @@ from greencrawl.schema.records import Final
 from greencrawl.schema.settings import Settings
 
 PAGE = 1000
-"""Dead letters of a request."""
+"""Number of dead letters that one request asks for."""
 
 
 @click.command()

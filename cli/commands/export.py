@@ -166,7 +166,7 @@ def _format(
     name: str = "",
     columns: Sequence[str] = (),
 ) -> Format:
-    """Return the format of the command line. ``columns`` are those of records as a table."""
+    """Return the format of the command line. ``columns`` are those of a table of records."""
     choice, bodies = FORMATS[typed["format"]], BodyOptions(typed["bodies"], typed["raw"])
     if typed.get("items") and choice.items is not None:
         return choice.items(columns, bodies)
@@ -175,7 +175,7 @@ def _format(
 
 
 def _columns(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the columns of records as a table; nothing for all else. Raises TooManyColumns."""
+    """Return the columns of a table of records; () for other exports. Raises TooManyColumns."""
     needed = typed.get("items") and FORMATS[typed["format"]].is_table
     return columns_of(store, wanted.crawl.id, wanted.pages) if needed else ()
 

@@ -68,7 +68,7 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
 
 
 class _Source(Protocol):
-    """The source of failures."""
+    """A broker or a store: where the command reads failures of hooks."""
 
     def counts(self) -> Sequence[HookCount]: ...
 

@@ -39,7 +39,7 @@ WAIT_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Wanted:
-    """An entry, and the options of its crawl. ``permits``: what it may use."""
+    """An entry, and the options of its crawl. ``permits`` say what the entry may use."""
 
     entry: Auth
     options: CrawlOptions
@@ -131,7 +131,7 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
 def _options(
     settings: Settings, name: str, crawl: str | None
 ) -> tuple[Sequence[CrawlOptions], Permits]:
-    """Return the known crawls, and what they may use: anybody may have created them."""
+    """Return the options of known crawls, and their permits: anybody may create a crawl."""
     permits = OWN
     broker = connecting.answering(settings)
     if broker is not None:
@@ -152,10 +152,10 @@ def _options(
 
 @contextmanager
 def _leases(settings: Settings) -> Iterator[Claims]:
-    """Open the frontier, so that no worker logs in at the same time; without one, local claims.
+    """Yield the frontier, so that no worker logs in meanwhile; without a frontier, local claims.
 
-    The first worker that reads what is kept here gives it to the frontier. Raises Unavailable when
-    Redis should answer and does not.
+    If a login is stored without a frontier, the first worker that reads it gives it to the
+    frontier. Raises Unavailable when Redis should answer and does not.
     """
     from greencrawl.broker.frontier import Frontier
 
@@ -362,9 +362,9 @@ class _Login:
         return answer, kind.judge(answer, grant)
 
     def _page(self) -> str | None:
-        """Return a page to try: one that needs the login, or the first seed there."""
+        """Return a page to try: the first seed or list on the hosts of the entry; None: no page."""
         if isinstance(self._entry, Form) and self._entry.check_url:
-            return None  # its login has asked for it
+            return None  # the login itself has asked for this page
         origins = Origins(self._entry.hosts)
         lists = [source.url for source in self._options.sources]
         found = (canonicalise(url) for url in (*self._options.seeds, *lists))

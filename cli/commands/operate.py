@@ -112,8 +112,8 @@ def purge(crawl: str, host: str, data: str | None) -> None:
 
 
 def _ask(question: str) -> None:
-    """Return if a person says yes. Raises click.Abort if not, and GreencrawlError if nobody is
-    there."""
+    """Ask a person, and return only after a yes. Raises click.Abort after a no, and GreencrawlError
+    if there is no terminal."""
     try:
         click.confirm(question, abort=True)
     except click.Abort:
@@ -149,7 +149,7 @@ def _follow(broker: BrokerClient, instance: int, host: str) -> None:
 
 
 def removed_text(purge: Purge) -> str:
-    """Return a deletion's progress; the total is left out if there were more than were counted."""
+    """Return a deletion's progress; without the total if more was removed than was counted."""
     of = f" of about {purge.total:,}" if purge.total >= purge.removed > 0 else ""
     return f"{purge.removed:,}{of} removed"
 

@@ -17,7 +17,7 @@ from greencrawl.schema.errors import Refused
 from greencrawl.schema.records import Crawl, SeedReply, SeedRequest
 
 BATCH = 1000
-"""URLs of a request."""
+"""Number of URLs that one request sends."""
 
 NOT_FOUND, TOO_MANY_REQUESTS = 404, 429
 FULL_SECONDS = 5.0
@@ -68,7 +68,7 @@ def seed(
 
 
 def _crawl(broker: BrokerClient, name: str) -> Crawl:
-    """Return the crawl of that name. Raises an error that names those that there are."""
+    """Return the crawl of that name. If there is no such crawl, the error names all crawls."""
     try:
         return broker.crawl(name)
     except Refused as error:

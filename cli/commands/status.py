@@ -49,7 +49,7 @@ IDLE = (
 OF_REDIS = ("waiting", "leased", "later")
 """Counts of a crawl that the store does not have."""
 SUMS_OF_REDIS = ("admitted", "finished", "fetched", "requeued", "retries", "rewritten", "unchanged")
-"""Sums over the whole life of a crawl, which the store does not have either; JSON has them."""
+"""Sums over the whole life of a crawl. Only JSON shows them, and the store does not have them."""
 
 
 @click.command()
@@ -87,8 +87,8 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
 
 
 def _json(stats: Stats, *, whole: bool) -> str:
-    """Return the counters. Unless they are ``whole``, those that only Redis knows are null, except
-    for a crawl that is done; and a host is its name and latency."""
+    """Return the counters. If they are not ``whole``, a counter that only Redis knows is null
+    (except for a crawl that is done), and a host has only its name and latency."""
     said = msgspec.to_builtins(stats)
     if not whole:
         said["slowest"] = [
@@ -111,9 +111,9 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
     """Make a row for each crawl, then the slowest hosts. Numbers that may be higher are marked
     ``>=``.
 
-    Unless they are ``whole``, numbers that only Redis knows are question marks, except for a crawl
-    that is done, and bytes are those of stored bodies. If all is ``idle``, no process goes on with
-    a crawl: one that is not done has stopped, as its summary said.
+    If the numbers are not ``whole``, a number that only Redis knows is a question mark (except for
+    a crawl that is done), and bytes are those of stored bodies. If all is ``idle``, no process
+    works on a crawl: then an active crawl is shown as stopped, as in its summary.
     """
     rows = Table(box=None, pad_edge=False)
     # The last two are rarely needed, and would not fit into 80 columns beside the others.
@@ -123,7 +123,7 @@ def table(stats: Stats, *, whole: bool = True, idle: bool = False) -> Renderable
     of_bodies = "transferred" if whole else "stored bytes"
     for name in ("stored", "waiting", "in flight", "later", "dead", of_bodies, *spare):
         rows.add_column(name, justify="right", no_wrap=True)
-    least = ">=" if stats.away else ""  # what is on a node that is away is not counted
+    least = ">=" if stats.away else ""  # URLs on a node that is away are not counted
     for one in stats.crawls:
         state: str = STOPPED if idle and one.state == "active" else one.state
         state = f"{state} ({one.reason})" if one.reason else state
@@ -201,7 +201,7 @@ def _offline(settings: Settings, crawl: str | None) -> Stats:
 
 
 def _slowest(store: Store, crawls: Sequence[Crawl]) -> tuple[HostState, ...]:
-    """Return the slowest hosts of crawls; a host of several counts as in the slowest of them."""
+    """Return the slowest hosts of crawls. A host in several crawls gets its greatest latency."""
     hosts: dict[str, float] = {}
     for crawl in crawls:
         for host, seconds, _ in store.slowest_hosts(crawl.id, SLOWEST):

@@ -19,7 +19,7 @@ _ADDRESS = re.compile(r"(?:^|[\s,])([0-9a-fA-F.:]+) \(")
 def allowed_now(store: Store, crawl: Crawl, settings: Settings) -> list[str]:
     """Return a crawl's URLs that were refused and are not refused by ``settings``.
 
-    If these allow nothing, nothing is searched.
+    If the settings allow no network and no port, the store is not searched.
     """
     if not settings.allow_networks and not settings.allow_ports:
         return []
@@ -33,7 +33,11 @@ def allowed_now(store: Store, crawl: Crawl, settings: Settings) -> list[str]:
 
 
 def _is_allowed(final: Final, settings: Settings) -> bool:
-    """Tell so by the worker's message: ``[NAME is] ADDRESS (why), …`` or ``port N is not in …``."""
+    """Return whether ``settings`` now allow the URL of ``final``.
+
+    The worker's message has its address or port: ``[NAME is] ADDRESS (why), …`` or ``port N is not
+    in …``.
+    """
     if port := _PORT.match(final.detail):
         return int(port[1]) in settings.allow_ports
     for text in _ADDRESS.findall(final.detail):

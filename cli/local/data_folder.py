@@ -1,7 +1,7 @@
 """The lock of a data folder: a command holds it, and writes into it where its broker listens.
 
-Two brokers with an embedded Redis in one folder would be two truths, so ``crawl`` and ``up`` hold
-the lock; other commands read from it which broker to ask.
+Two brokers must not run an embedded Redis in one folder, so ``crawl`` and ``up`` hold the lock.
+Other commands read from the lock which broker to ask.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def holder(data: Path) -> FolderHolder | None:
     try:
         return None if note is None else msgspec.json.decode(note, type=FolderHolder)
     except msgspec.DecodeError:
-        return None  # it has not written it yet
+        return None  # the command has not written its note yet
 
 
 def in_use(data: Path) -> bool:
@@ -89,7 +89,7 @@ def await_broker(
     """Wait until no other broker has the embedded Redis in ``data``, which the caller holds.
 
     The broker of a command that was killed first shuts its Redis down. ``say`` gets the reason of
-    the wait, and its limit. Once ``stopping`` is set it returns in any case. Raises
+    the wait, and its limit. Once ``stopping`` is set, the function returns in any case. Raises
     :class:`GreencrawlError` when that broker does not end.
     """
     path = data / REDIS_LOCK

@@ -25,8 +25,8 @@ class Loopback:
     """Listens at a redirect URI on this machine; use it with ``with``.
 
     ``uri`` is ``http://127.0.0.1:PORT/PATH`` (or ``localhost``, ``[::1]``); without a port, or with
-    0, a free one is taken. Raises GreencrawlError when it is something else, or when it cannot
-    listen there.
+    0, a free port is taken. Raises GreencrawlError when ``uri`` is no such URI, or when listening
+    there is not possible.
     """
 
     def __init__(self, uri: str = "http://127.0.0.1:0/callback") -> None:
@@ -68,7 +68,7 @@ class Loopback:
                     connection.settimeout(READ_SECONDS)
                     good = url is not None and expected(url)
                     connection.sendall(_answer(good))
-                except OSError:  # it has gone, or sends nothing
+                except OSError:  # the browser has gone, or sends nothing
                     continue
             if url is not None and good:
                 return url

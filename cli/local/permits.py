@@ -20,9 +20,10 @@ from greencrawl.worker.auth.state.secrets import tables_of
 
 
 def of_file(settings: Settings) -> dict[str, str]:
-    """Return variables with the ``hosts`` of the file of credentials, which a broker does not read.
+    """Return the ``hosts`` in the file of credentials as variables: a broker reads no such file.
 
-    A value in the environment stays. Raises InvalidConfig when the file cannot be read.
+    A variable that is set in the environment is left out. Raises InvalidConfig when the file cannot
+    be read.
     """
     file = settings.credentials_file
     tables = tables_of(file) if file.exists() else {}
@@ -33,8 +34,8 @@ def of_file(settings: Settings) -> dict[str, str]:
 def of_crawls(settings: Settings, crawls: Iterable[CrawlOptions]) -> dict[str, str]:
     """Return variables that permit the modules and the secrets which these crawls name.
 
-    A value that the operator has set stays: hosts of a secret, and everything if the broker has
-    tokens.
+    If the operator has set the hosts of a secret, they stay. If the broker has tokens,
+    everything stays as the operator has set it.
     """
     if not Permits.of(settings).confined:
         return {}

@@ -50,14 +50,14 @@ class ProcessFailed(GreencrawlError):
 def kept_port() -> Iterator[int]:
     """Keep a free port of loopback for our broker.
 
-    On Linux no other process gets it while the block runs: not before the broker listens, nor while
-    one is restarted.
+    On Linux no other process gets the port while the block runs, even if no broker listens yet, or
+    if a broker is being restarted.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         port: int = holder.getsockname()[1]
-        if sys.platform != "linux":  # on other systems the broker could not use it beside us
+        if sys.platform != "linux":  # elsewhere a broker cannot listen at a port that we hold
             holder.close()
         yield port
 
@@ -91,7 +91,7 @@ class Child:
         return self._process.poll() if self._process else None
 
     def start(self) -> None:
-        """Start the process. If ours dies without stopping it, it gets the signal ``orphaned``."""
+        """Start the process. If our process dies first, the child gets the signal ``orphaned``."""
         if self.log is not None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
         with nullcontext() if self.log is None else self.log.open("ab") as output:
@@ -126,7 +126,7 @@ class Child:
         return f"{text}{self.log_text()}"
 
     def log_text(self) -> str:
-        """Return the last line of its log, and where that is, after a colon; "" without a log."""
+        """Return a colon, the last line of the log, and the name of its file; "" without a log."""
         return "" if self.log is None else f": {_last_line(self.log)} (log: {self.log})"
 
     def stop(self, seconds: float, impatient: Event) -> None:
@@ -181,7 +181,7 @@ class Processes:
     ) -> None:
         """Start the broker, wait until it is ready (or ``stopping``), start the worker.
 
-        If that takes long, ``say`` is told the last line of the broker's log. Raises
+        If that takes long, ``say`` gets the last line of the broker's log. Raises
         :class:`ProcessFailed` when the broker ends or is not ready in time.
         """
         self.broker.start()
@@ -201,7 +201,7 @@ class Processes:
         self.worker.start()
 
     def restart_dead(self) -> list[str]:
-        """Restart what has died; return a line on each. Raises :class:`ProcessFailed`."""
+        """Restart dead processes; return a line for each. Raises :class:`ProcessFailed`."""
         return [death for child in (self.broker, self.worker) if (death := child.restart_dead())]
 
     def frozen(self) -> list[tuple[str, int]]:
@@ -215,8 +215,8 @@ class Processes:
     def stop(self, impatient: Event, between: Callable[[], None] = lambda: None) -> None:
         """Stop the workers, then the broker; at once when ``impatient`` is or becomes set.
 
-        ``between`` is called while the broker still answers though no worker is left. Frozen
-        processes are continued first: they could not end properly, nor would the others.
+        ``between`` is called when the workers have ended and the broker still answers. Frozen
+        processes are continued first: they cannot end, and the others may wait for them.
         """
         for name, pid in self.frozen():
             if name == REDIS:

@@ -58,7 +58,7 @@ class Site:
         return "200 OK", [("Content-Type", kind)], file.read_bytes()
 
     def _file(self, path: str) -> Path | None:
-        relative = os.fsdecode(unquote_to_bytes(path)).lstrip("/")  # whatever the locale is
+        relative = os.fsdecode(unquote_to_bytes(path)).lstrip("/")  # works in every locale
         if "\0" in relative:
             return None
         file = (self.root / relative).resolve()

@@ -43,8 +43,8 @@ class Stop:
         self.number = self.number or number
 
     def within(self, call: Callable[[], T], grace_seconds: float = GRACE_SECONDS) -> T | None:
-        """Return the result of ``call``; None if it still waits this long after a stop was asked
-        for.
+        """Return the result of ``call``; None if it still runs ``grace_seconds`` after the first
+        signal.
 
         It must be safe to interrupt the call wherever it waits.
         """

@@ -87,8 +87,8 @@ class MainText:
         return self._format.page(structs.replace(page, text=told))
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Return whether a page without known main text lacks its body, or whether the format says
-        so."""
+        """Return whether the page lacks a body that is needed: by the format, or to find its main
+        text."""
         return self._format.lacks_body(page) or (self._told(page) is None and not has_body(page))
 
     def final(self, final: Final) -> bytes:

@@ -69,9 +69,9 @@ def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
 
 
 def _before(known: PageReply, at_ms: int | None) -> PageVersion | None:
-    """Return the version to compare with, None if there is only one.
+    """Return the version to compare with; None if no other version is known.
 
-    Raises GreencrawlError if there is none of that time.
+    Raises GreencrawlError if no fetch at ``at_ms`` or before is known.
     """
     latest = known.versions[0]
     if at_ms is None:

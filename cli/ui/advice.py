@@ -1,7 +1,8 @@
 """Commands in messages, as they can be typed here: with the command's path and the data folder.
 
-Messages name them as `greencrawl …` between back-ticks. A worker or a broker that wrote a message
-knows neither. The command that shows a message calls :func:`complete`, which adds both.
+Messages name a command as `greencrawl …` between back-ticks. A worker or a broker that writes a
+message does not know path and folder. So the command that shows the message calls
+:func:`complete`, which adds both.
 """
 
 from __future__ import annotations

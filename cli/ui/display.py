@@ -42,7 +42,7 @@ REFUSED = 3
 
 
 class Rate:
-    """Pages a second over the last ``RATE_SECONDS``, by how often pages were stored."""
+    """How often pages were stored, a second, over the last ``RATE_SECONDS``."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
@@ -316,8 +316,8 @@ class Display:
     def note(self, text: str, key: str = "") -> None:
         """Show a text beside the numbers ("" removes it); without a terminal print it once.
 
-        ``key`` identifies a text of which only the numbers change. On a terminal it is shown at
-        once, even if there are no numbers yet, or no longer.
+        ``key`` identifies a text of which only the numbers change. On a terminal the text is
+        shown at once, even if there are no numbers.
         """
         key = key or text
         if text and key != self._key and self._live is None:

@@ -120,19 +120,20 @@ def follow(
 ) -> End | None:
     """Create or update the crawl and show it until it is done or ``stop`` is asked for.
 
-    With ``fresh`` all of it is asked for again, unless it is new; otherwise only the URLs to fetch
+    With ``fresh`` all pages of a known crawl are fetched again; otherwise only the URLs in
     ``again``. With ``stay`` the run goes on while the crawl rests between two periods. A crawl that
-    was paused or stopped is resumed, since a person named it. A broker that is away is waited for,
-    and our own processes are started again when they die. None when it was stopped before there was
-    anything to count. Raises :class:`greencrawl.schema.errors.Refused` when the broker refuses the
-    crawl, and :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes die again
-    and again.
+    was paused or stopped is resumed, since a person named it. The call waits for a broker that is
+    away, and starts our own processes again when they die. It returns None if ``stop`` came before
+    there were any counters. Raises :class:`greencrawl.schema.errors.Refused` when the broker
+    refuses the crawl, and :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes
+    die again and again.
     """
     name = wanted.name
     with Display(Console(stderr=True)) as display:
 
         def ask(call: Callable[[], T]) -> T | None:
-            """Return the answer, however long the broker is away; None once stopped."""
+            """Return the answer of the broker, and wait for it if the broker is away; None after a
+            stop."""
             while not stop.asked.is_set():
                 for death in processes.restart_dead() if processes else ():
                     display.note(f"{death}; started again")
@@ -217,10 +218,10 @@ def _unblock(broker: BrokerClient, wanted: CreateCrawl) -> None:
 
 
 def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
-    """Say why a seed's host is blocked, "" if none is, or for no known reason.
+    """Return why a host of the seeds is blocked after a login; "" if no host is.
 
-    It names the moment of the end rather than the remaining time: the display repeats what has
-    changed.
+    The text names the time at which the block ends, and not the time that is left: a text that
+    changes would be shown again and again.
     """
     for host in _hosts(wanted):
         state = broker.host(host)
@@ -241,7 +242,7 @@ def _hosts(wanted: CreateCrawl) -> list[str]:
 
 
 def _first(broker: BrokerClient, wanted: CreateCrawl) -> str:
-    """Say why the first URL of the crawl was not fetched yet, "" if it was."""
+    """Return why the first URL of the crawl still waits; "" if it does not wait."""
     for state in broker.url(starts(wanted)[0][1], wanted.name):
         if state.state in ("later", "waiting"):
             tries = [f"{one.detail or one.kind}; " for one in state.attempts[:1]]

@@ -31,7 +31,7 @@ from greencrawl.store.base import Store
 
 
 class HostTime(msgspec.Struct, frozen=True):
-    """A host, its mean seconds an answer, and of how many answers (0: not counted)."""
+    """A host, the mean of the seconds of its answers, and their number (0: not counted)."""
 
     host: str
     seconds: float
@@ -41,24 +41,27 @@ class HostTime(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a crawl.
 
-    ``seconds`` and ``pages_per_second`` are of this run of the command, 0 if it only looked;
-    everything else is of the whole crawl. ``pages`` are those with a 2xx status. ``started_ms`` and
-    ``finished_ms`` (Unix time) are the first start and the last end of a crawl that was not run,
-    else 0: in between it may have been stopped for long.
+    ``seconds`` and ``pages_per_second`` are of this run of the command, and 0 if it crawled
+    nothing; everything else is of the whole crawl. ``pages`` counts pages with a 2xx status. If the
+    command crawled nothing, ``started_ms`` and ``finished_ms`` (Unix time) are the first start and
+    the last end of the crawl, which may have been stopped in between; otherwise they are 0.
 
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
     broker; a broker elsewhere counts every try, unless URLs were queued again. ``failed_tries``
-    counts every try, as the display does; null if the crawl was not run. ``gone`` are URLs
-    that do not exist (404, 410), ``dead`` those given up after their tries. ``excluded`` are those
-    that a rule excludes (robots.txt, and links that log out or change something: the kind
-    ``action``). ``parked`` counts URLs of shapes that bring nothing new. ``hooks`` counts pages on
-    which the crawl's hook failed, by function and message; ``refused`` are workers that could not
-    import it. ``bytes`` are those of the bodies that are stored; at a broker elsewhere, of all that
-    were transferred. ``put_off`` counts sessions that ended through no fault of their hosts; their
-    URLs went back. ``withheld`` counts pages whose content is not kept, by the directive, as the
-    broker counts. ``rewritten`` are links that the crawl's ``normalise`` has changed, ``unchanged``
-    pages that were asked for again and had not changed, as the broker counts. ``hosts`` were sent
-    requests; at a broker elsewhere, it is the largest number with work at once.
+    counts every try, as the display does; it is null if the command crawled nothing. ``gone``
+    counts URLs that do not exist (404, 410), and ``dead`` URLs that were given up after their tries.
+    ``excluded`` counts URLs that a rule excludes (robots.txt, and links that log out or change
+    something: the kind ``action``). ``parked`` counts URLs of shapes that bring nothing new.
+    ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
+    are workers that could not import the hook. ``bytes`` is the size of the stored bodies; at a
+    broker elsewhere, of all transferred bodies. ``put_off`` counts sessions that ended through no
+    fault of their hosts; their URLs went back.
+
+    Three numbers are those of the broker: ``withheld`` counts pages whose content is not kept, by
+    the directive; ``rewritten`` counts links that the crawl's ``normalise`` has changed; and
+    ``unchanged`` counts pages that were fetched again and had not changed. ``hosts`` counts hosts
+    to which requests were sent; at a broker elsewhere, it is the largest number of hosts that had
+    work at the same time.
     """
 
     crawl: str
@@ -258,7 +261,7 @@ def show(summary: Summary, console: Console) -> None:
 
 
 def _times(summary: Summary) -> list[tuple[str, str]]:
-    """Return the time of this run, or if it only looked, when the crawl began and ended."""
+    """Return the duration of this run; if it crawled nothing, when the crawl began and ended."""
     if summary.seconds:
         rate = f"{summary.pages_per_second:.1f} pages/s"
         return [("time", f"{duration(summary.seconds)} in this run, {rate}")]

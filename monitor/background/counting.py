@@ -34,11 +34,11 @@ Sums = Mapping[str, int]
 class _Counted(Struct, frozen=True):
     until: float
     sums: Sums | None
-    """None if they could not be counted."""
+    """None if the crawl could not be counted."""
 
 
 class Counting:
-    """The sums of one broker. ``count`` returns those of a crawl id, or raises GreencrawlError."""
+    """The sums of one broker. ``count`` returns the sums of a crawl, or raises GreencrawlError."""
 
     def __init__(self, count: Callable[[int], Sums], clock: Clock = monotonic) -> None:
         self._count = count
@@ -49,7 +49,7 @@ class Counting:
         self._working: gevent.Greenlet[[], None] | None = None
 
     def of(self, crawls: Sequence[int]) -> dict[int, Sums | None]:
-        """Return the latest sums by crawl: None for those that are not available now.
+        """Return the latest sums by crawl; None for a crawl that could not be counted.
 
         A crawl that is still being counted is left out.
         """

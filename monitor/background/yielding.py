@@ -17,7 +17,7 @@ T = TypeVar("T")
 SLICE_SECONDS = 0.001
 """No other greenlet runs for this long, or longer if one item takes longer."""
 PAUSE_SECONDS = 0.0001
-"""``sleep(0)`` would let other greenlets run, but no timer and no socket become ready."""
+"""With ``sleep(0)`` other greenlets would run, but timers and sockets would have to wait."""
 
 
 def yield_now() -> None:

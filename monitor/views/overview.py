@@ -75,7 +75,7 @@ def part(request: PageRequest) -> Data:
 
 
 def _all(request: PageRequest, away: int) -> bool:
-    """Return whether so many nodes are all that there are."""
+    """Return whether ``away`` is the number of all Redis nodes."""
     identity = request.service.store.frontier()
     return identity is not None and away == len(identity.nodes)
 

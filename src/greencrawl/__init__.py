@@ -6,7 +6,7 @@ __version__ = "0.1.0"
 
 __all__ = ["Client", "canonicalise", "extract", "fingerprint", "normalise", "parse_robots"]
 
-TYPE_CHECKING = False  # that of `typing`, whose import would be most of the package's
+TYPE_CHECKING = False  # as in `typing`, which takes long to import
 if TYPE_CHECKING:
     from greencrawl.broker.library import Client
     from greencrawl.schema.net.normalising import normalise
@@ -24,7 +24,7 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """Import what a program asks for, and no more: our own processes ask for nothing."""
+        """Import only what a program asks for: our own processes ask for nothing here."""
         if name not in _PROMISED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module

@@ -44,7 +44,7 @@ class Tried(NamedTuple):
 def sanitizer() -> str:
     """Return the compiler's library that has to be loaded before all others, "" without one.
 
-    It is also "" if the address space is limited, since the library takes terabytes of it.
+    The result is also "" if the address space is limited: the library needs terabytes of it.
     """
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         return ""
@@ -64,8 +64,10 @@ def tried(
     pages: int | None = None,
     compiled: Path | None = None,
 ) -> Tried:
-    """Read broken pages in a process, with the sources compiled with sanitizers in ``compiled``, if
-    given."""
+    """Read broken pages in a process.
+
+    ``compiled`` is a folder of sources that were compiled with sanitizers.
+    """
     command = [sys.executable, "-m", "bench.extract.fuzz.reader", "--seed", str(seed)]
     command += [] if seconds is None else ["--seconds", str(seconds)]
     command += [] if pages is None else ["--pages", str(pages)]

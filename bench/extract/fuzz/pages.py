@@ -21,7 +21,7 @@ _OWN = f"""<html><head><title>When the harbour froze - The Herald</title>
 <ol><li>x<ul><li>y</ul></ol><p>{_WORDS}<br><br>{_WORDS}</article>
 <section id=comments><p>{_WORDS}</section></main><footer>© 2026</footer>"""
 OWN = [(_OWN + f"<div>{_WORDS * n}</div>" * n).encode() for n in range(6)]
-"""Pages for use without others."""
+"""Pages to break if no folder of pages is given."""
 
 _PIECES = """
 <p> </p> <div_class='aB_comment-list'> </div> <ul><li> </ul> <table><tr><td> </table> <pre> </a> <b>

@@ -26,9 +26,9 @@ TYPE = "text/html; charset=utf-8"
 
 
 def read(body: bytes, *, whole: bool = True) -> float:
-    """Read text, links and main text of a page; return the seconds of CPU, with the parse.
+    """Read text, links and main text of a page; return the seconds of CPU, including the parse.
 
-    ``whole``: everything that the part in C can do.
+    With ``whole`` everything is called that the part in C can do.
     """
     began = time.process_time()
     roots: list[etree._Element] = []

@@ -1,7 +1,8 @@
 """A forum with the addresses of Discourse: each topic also by post, as JSON, for print, as a feed.
 
 Content is each page of each topic as it is without scripts (``/t/slug/id?page=n``). The plain lists
-lead to it; tags and members are beside it; orders and periods of lists are the same again.
+lead to it. Tags and members are ``side`` pages. Lists in other orders and periods repeat the plain
+lists.
 """
 
 from __future__ import annotations

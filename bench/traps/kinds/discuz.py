@@ -1,7 +1,7 @@
 """A Chinese forum with the addresses of Discuz!: rewritten ones and those of scripts, side by side.
 
-``thread-12-3-1.html`` is page 3 of thread 12, whose last number says from which page of its forum
-one came; ``forum.php?mod=viewthread&tid=12&page=3&extra=…`` is the same. Content is each page of
+``thread-12-3-1.html`` is page 3 of thread 12. The last number says which page of the forum linked
+to it. ``forum.php?mod=viewthread&tid=12&page=3&extra=…`` is the same page. Content is each page of
 each thread.
 """
 

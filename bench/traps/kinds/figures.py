@@ -138,7 +138,7 @@ class Timetable(Site):
         self._layout = Layout("Trams", [("/", "All lines")], self.prose.text(2, "footer"))
 
     def reply(self, path: str, query: Query) -> Reply:
-        """Return all lines, the stops of one, or the hours of a stop."""
+        """Return all lines, the stops of a line, or the hours of a stop."""
         if path in self.content:
             return Reply("content", "stop", path, self._stop(path))
         if path != "/" and path not in self._lines:

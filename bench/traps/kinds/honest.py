@@ -14,8 +14,8 @@ YEARS = 14
 class Archive(Site):
     """Articles under their days: ``/2019/05/07/title/``, with pages of years, months and days.
 
-    Months of odd years name their articles, those of even years only their days. Days without an
-    article are not linked to, and 404.
+    Months of odd years link to their articles, months of even years only to their days. No page
+    links to a day without an article, and such a day is a 404.
     """
 
     name = "archive by date"

@@ -1,4 +1,4 @@
-"""A shop with addresses like OpenCart's: all in the query of ``index.php``, with ways to things.
+"""A shop with addresses like OpenCart's: the query of ``index.php`` has the way to a thing.
 
 A product has an address for each category on the way to it, for its maker and for the search that
 found it. Content is each product; plain lists of categories and makers lead to them.

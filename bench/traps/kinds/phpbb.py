@@ -1,8 +1,8 @@
 """A forum with the addresses of phpBB: a visitor without a cookie gets a session in every link.
 
-Content is each page of each topic. Lists of forums lead to it. The rest is what such a forum offers
-beside it: topics under the address of each post, print views, lists in other orders, members,
-forms for posts and searches, reports, feeds.
+Content is each page of each topic. Lists of forums lead to it. Such a forum also has topics under
+the address of each post, print views, lists in other orders, members, forms for posts and searches,
+reports, feeds.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Site:
         raise NotImplementedError
 
     def target(self, target: str) -> Reply:
-        """Return the same for a request's target."""
+        """Return the answer to a GET of a request's target."""
         self.requests += 1
         parts = urlsplit(target)
         return self.reply(parts.path or "/", dict(parse_qsl(parts.query, keep_blank_values=True)))
@@ -115,7 +115,7 @@ class Log:
         return Counter(one.wasted for one in self.asked if one.wasted)
 
     def useful(self) -> Counter[str]:
-        """Return the other requests, by kind."""
+        """Return the requests that were worth something, by kind."""
         return Counter(one.kind for one in self.asked if not one.wasted)
 
 

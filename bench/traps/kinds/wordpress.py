@@ -1,7 +1,8 @@
 """A blog with the addresses of WordPress: an answer to each comment, feeds, shares, short links.
 
 Content is each article, with its pages of comments where there are many. The lists of articles lead
-to it; archives by category, tag, author and month are the same lists again, and fair once.
+to it; archives by category, tag, author and month have the same lists again: each may be fetched
+once.
 """
 
 from __future__ import annotations

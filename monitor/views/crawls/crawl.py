@@ -31,9 +31,9 @@ def place(name: str, more: str = "") -> str:
 
 
 def part(request: PageRequest) -> Data:
-    """Return its state."""
+    """Return the state of the crawl, its counters and its plot."""
     crawl = request.figures.crawl(request.path["crawl"])
-    going = crawl.state in ("active", "paused")  # of others nothing is new in the last hour
+    going = crawl.state in ("active", "paused")  # other crawls have nothing new in the last hour
     span = request.asked("span") if request.asked("span") in SPANS else "hour" if going else "month"
     stats, why = None, ""
     try:
@@ -73,19 +73,19 @@ def frame(request: PageRequest) -> Data:
 
 
 def pause(request: PageRequest, form: Form) -> Redirect:
-    """Lease no more of it."""
+    """Pause the crawl: no more of its tasks are leased."""
     crawl_actions.pause(request.service, request.path["crawl"])
     return Redirect(place(request.path["crawl"]), "paused")
 
 
 def resume(request: PageRequest, form: Form) -> Redirect:
-    """Lease from it again."""
+    """Resume the crawl: its tasks are leased again."""
     crawl_actions.resume(request.service, request.path["crawl"])
     return Redirect(place(request.path["crawl"]), "resumed")
 
 
 def stop(request: PageRequest, form: Form) -> Redirect:
-    """End it; with ``now`` leased tasks are given back."""
+    """End the crawl; with ``now`` its leased tasks are given back."""
     crawl_actions.stop(request.service, request.path["crawl"], now=form.text("now") == "1")
     return Redirect(place(request.path["crawl"]), "stopped")
 

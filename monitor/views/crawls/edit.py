@@ -24,7 +24,7 @@ from greencrawl.schema.records.fields import CrawlName
 
 INVALID = 422
 BY = "monitor"
-"""Who changed it, in the log of orders: the Monitor knows roles, and no names."""
+"""The author of a change in the log of orders: the Monitor knows roles, but no names."""
 
 
 def new(request: PageRequest) -> Data:

@@ -14,7 +14,7 @@ from greencrawl.schema.records import Crawl, Final, HookFailure
 
 SHOWN = 50
 STEP, COUNTED = 1000, 10_000
-"""Rows that are read at once; and rows that are read to count kinds, or to find some of one."""
+"""Rows that one query reads; and rows that are read to count kinds, or to find one kind."""
 COUNTED_SECONDS = 5.0
 EXAMPLES = 3
 """Pages of each message of a hook."""
@@ -45,7 +45,7 @@ def show(request: PageRequest) -> Data:
 
 
 def _kinds(request: PageRequest, crawl: Crawl) -> tuple[Counter[str], bool]:
-    """Return how many are of each kind; and whether there are more than were read."""
+    """Return the number of dead letters of each kind; and whether more exist than were read."""
     found: Counter[str] = Counter()
     after = ""
     while found.total() < COUNTED:
@@ -85,7 +85,7 @@ def _examples(request: PageRequest, crawl: Crawl, function: str, message: str) -
 
 
 def requeue(request: PageRequest, form: Form) -> Redirect:
-    """Try all URLs again that were given up."""
+    """Try all dead letters of a crawl again."""
     name = form.text("crawl")
     reply = crawl_actions.requeue(request.service, name)
     return Redirect(f"/monitor/failures?{urlencode({'crawl': name})}", "requeued", reply.added)

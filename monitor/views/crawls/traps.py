@@ -23,12 +23,12 @@ def part(request: PageRequest) -> Data:
 
 
 def frame(request: PageRequest) -> Data:
-    """Return the choice of a crawl."""
+    """Return the chosen crawl, and the crawls to choose from."""
     return {"crawl": chosen(request), "crawls": request.figures.crawls()}
 
 
 def release(request: PageRequest, form: Form) -> Redirect:
-    """Release a shape, or with ``all`` every one."""
+    """Release a shape; with ``all``, release every shape."""
     name = form.text("crawl")
     shape = None if form.text("all") == "1" else form.text("shape")
     reply = crawl_actions.release(request.service, name, shape)

@@ -12,7 +12,7 @@ MOST_LETTERS = 8192
 
 
 def show(request: PageRequest) -> Data:
-    """Return what each crawl knows of it, or one crawl if that is named."""
+    """Return what each crawl knows of the URL; only one crawl if the request names a crawl."""
     url, name = request.asked("url"), request.asked("crawl")
     if len(url) > MOST_LETTERS:
         raise InvalidConfig([("url", f"has at most {MOST_LETTERS} letters")])
@@ -37,7 +37,7 @@ def _host(given: str) -> str:
 
 
 def again(request: PageRequest, form: Form) -> Redirect:
-    """Queue it for a crawl, even if it is known."""
+    """Queue the URL for a crawl, even if the crawl knows it."""
     url, crawl = form.text("url"), form.text("crawl")
     reply = seeding.seed(request.service, crawl, [url], force=True)
     if reply.rejected:

@@ -80,7 +80,7 @@ def _memory(request: PageRequest) -> list[Memory]:
 
 
 def repair(request: PageRequest, form: Form) -> Redirect:
-    """Give Redis again what it may have missed, or ``all``."""
+    """Repair Redis: send it again what it may have missed, or with ``all`` everything."""
     request.service.frontier.repair(form.text("all") == "1")
     return Redirect("/monitor/frontier", "repairing")
 

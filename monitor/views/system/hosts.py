@@ -43,21 +43,22 @@ def _state(request: PageRequest, name: str) -> HostState | None:
 
 
 def host(request: PageRequest) -> Data:
-    """Return the state of one. Raises InvalidUrl for an invalid host."""
+    """Return the state of one host. Raises InvalidUrl for an invalid host."""
     name = host_name(request.path["host"])
     state = request.figures.host(name)
     return {"name": name, "host": state, "operator_ms": request.service.store.delay(name)}
 
 
 def name(request: PageRequest) -> Data:
-    """Return the data that do not change: its name, in the frontier's spelling."""
+    """Return the data that do not change: the name of the host as the frontier spells it, and the
+    latest crawls that may have its pages."""
     name = host_name(request.path["host"])
     mine = [one for one in request.figures.crawls() if _in_scope(one, name)]
     return {"name": name, "crawls": mine[-CRAWLS:]}
 
 
 def _in_scope(crawl: Crawl, name: str) -> bool:
-    """Return whether pages of a host may be in a crawl, by its roots."""
+    """Return whether the roots of a crawl allow pages of a host."""
     bare = name.partition(":")[0]
     return any(
         root == "*" or root.partition("/")[0] == name or f".{bare}".endswith(f".{root}")
@@ -66,7 +67,7 @@ def _in_scope(crawl: Crawl, name: str) -> bool:
 
 
 def change(request: PageRequest, form: Form) -> Redirect:
-    """Set its least delay, or block it, in seconds; 0 lifts either."""
+    """Set the least delay of a host, or block it (both in seconds); 0 ends delay or block."""
     named = host_name(request.path["host"])
     given = {one: form.text(one) for one in ("delay", "block") if form.text(one)}
     patch = msgspec.convert(given, HostPatch, strict=False)

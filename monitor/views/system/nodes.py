@@ -178,7 +178,10 @@ def _ordered(request: PageRequest, name: str) -> NodeOrders:
 
 
 def _followed(request: PageRequest, name: str) -> set[OptionName]:
-    """Return the options that a node follows, or any node. Raises Missing."""
+    """Return the options that a node follows; for ``all``, the options of any node.
+
+    Raises Missing.
+    """
     if name == ALL:
         return set(NAMES)
     kinds = {one.kind for one in request.service.store.members() if one.node == name}
@@ -188,7 +191,7 @@ def _followed(request: PageRequest, name: str) -> set[OptionName]:
 
 
 def _failures(facts: Facts) -> dict[str, int]:
-    """Return failures by kind. Workers also count parked URLs there; these are no failures."""
+    """Return failures by kind, without parked URLs, which workers count there, too."""
     return {kind: n for kind, n in facts.failures.items() if kind in _KINDS}
 
 

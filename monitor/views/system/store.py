@@ -52,7 +52,7 @@ def _size(request: PageRequest) -> int | None:
 
 
 def _lags(request: PageRequest) -> dict[str, float | None]:
-    """Return the lags of replicas whose masters are no ring; each has to be asked."""
+    """Return the lags of replicas if the masters are no ring; then each replica has to be asked."""
     try:
         return request.shared.get("lags", request.service.store.lags, LAG_SECONDS)
     except Unavailable:
