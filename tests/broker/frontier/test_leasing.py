@@ -296,7 +296,8 @@ def test_a_due_host_waits_briefly_for_the_worker_with_far_more_room(rig: Rig) ->
 
 
 def test_a_worker_that_has_waited_long_gets_one_host_because_its_room_is_unknown(rig: Rig) -> None:
-    """All of its sessions may have ended: it gets one host, with which it comes back."""
+    """All of its sessions may have ended. It gets one host, and reports its room when it comes
+    back."""
     one_host_each(rig)
     waiting = gevent.spawn(rig.lease, room=50, worker="a")
     others = gevent.spawn(rig.lease, room=100, worker="b")
