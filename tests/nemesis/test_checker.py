@@ -281,4 +281,4 @@ def test_growing_memory_is_found_and_steady_memory_is_not() -> None:
     assert checker.growth("w1", flat) == []
     growing = [(float(at), (90 + 4 * at) * megabytes) for at in range(50)]
     assert kinds(checker.growth("w1", growing)) == ["memory"]
-    assert checker.growth("w1", growing[:10]) == []  # it lived too briefly to say
+    assert checker.growth("w1", growing[:10]) == []  # too few samples for a verdict
