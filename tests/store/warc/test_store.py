@@ -1,4 +1,4 @@
-"""A store with bodies in WARC files keeps the same contract; and its particularities."""
+"""The contract of stores with bodies in WARC files, and the particularities of such a store."""
 
 from __future__ import annotations
 
