@@ -121,7 +121,7 @@ def test_setup_takes_a_later_name_when_python3_is_too_old(checkout: Path, tools:
     assert "installing requirements.txt" in changed.stderr
 
 
-def test_setup_makes_a_venv_again_of_which_a_part_was_deleted(checkout: Path, tools: Path) -> None:
+def test_setup_makes_a_venv_again_if_a_part_of_it_was_deleted(checkout: Path, tools: Path) -> None:
     packages = checkout / ".venv" / "lib" / "python3.12" / "site-packages"
     script(
         tools / "python3",

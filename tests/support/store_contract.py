@@ -148,7 +148,7 @@ class StoreContract(
         tick = store.tick()
         assert store.commit(Commit()).clock == tick
 
-    def test_a_commit_and_the_clock_tell_the_epochs_which_rise_by_compare_and_set(
+    def test_a_commit_and_the_clock_return_the_epochs_which_rise_by_compare_and_set(
         self, store: Store, crawl: int
     ) -> None:
         assert store.clock().epochs == {}

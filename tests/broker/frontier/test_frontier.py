@@ -330,7 +330,7 @@ def test_extend_tells_sessions_of_a_blocked_host_to_stop(frontier: Frontier, sto
     assert frontier.extend([item], 30) == ["stop"]
 
 
-def test_extend_tells_sessions_to_stop_that_do_not_keep_an_operators_delay(
+def test_extend_stops_sessions_that_do_not_keep_an_operators_delay(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=1)
@@ -447,7 +447,7 @@ def test_rest_after_a_crash_counts_from_the_death_and_is_the_delay_at_least(
     assert frontier.host("idle.example").next_in <= 1
 
 
-def test_a_worker_that_another_of_its_name_superseded_is_told_so_and_changes_nothing(
+def test_a_worker_hears_that_another_of_its_name_superseded_it_and_changes_nothing(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)

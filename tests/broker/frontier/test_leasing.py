@@ -170,7 +170,7 @@ def test_partitions_whose_node_is_away_are_asked_again_and_the_others_served(rig
     assert ([one.session for one in reply.sessions], reply.lost) == (["1/h.example"], False)
 
 
-def test_partitions_beyond_the_sessions_asked_for_stay_due(rig: Rig) -> None:
+def test_partitions_for_which_a_call_has_no_room_stay_due(rig: Rig) -> None:
     rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], 0]
     for p in range(3):
         rig.leasing.note(p, 1, now_ms())

@@ -344,7 +344,7 @@ def test_a_crawl_whose_pages_were_fetched_again_goes_on_until_the_store_has_max_
     assert rig.state() == ("done", "max_pages")
 
 
-def test_a_limit_that_is_set_after_the_last_page_counts_pages_that_were_fetched_again_once(
+def test_a_limit_that_is_set_after_the_last_page_counts_each_refetched_page_once(
     rig: Rig,
 ) -> None:
     crawl = rig.crawl()

@@ -216,7 +216,7 @@ def test_an_article_titled_delete_is_recognised_by_its_neighbours() -> None:
     assert by_texts(urls, ["Create post", "Delete post", "List"]) == {}, "a manual's"
 
 
-def test_a_log_out_link_is_recognised_among_any_neighbours_but_not_a_page_so_titled() -> None:
+def test_a_log_out_link_is_recognised_beside_any_links_and_a_page_titled_log_out_is_not() -> None:
     urls = [f"{H}/m/{n}" for n in (1, 2, 3)]
     assert by_texts(urls, ["首页", "个人中心", "退出"]).keys() == {urls[2]}
     assert by_texts([f"{H}/wiki/Logout"], ["Logout"]) == {}

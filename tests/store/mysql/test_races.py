@@ -119,7 +119,7 @@ def test_no_row_is_written_for_a_crawl_after_its_deletion(
         store.add_seeds(crawl, links("http://a/"))
 
 
-def test_the_newest_of_final_states_written_at_once_stays_and_alone_is_counted(
+def test_only_the_newest_of_final_states_written_at_once_stays_and_is_counted(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     store.commit(Commit(finals=[final(crawl, 1, 1000)]))

@@ -158,7 +158,7 @@ def test_a_jump_that_looks_like_a_late_call_is_undone_at_a_later_call(
 
 
 @pytest.mark.parametrize("ms", [300, 1900, 2000])
-def test_a_jump_shorter_than_a_call_may_be_late_shortens_no_delay(
+def test_a_jump_of_up_to_two_seconds_shortens_no_delay(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store, ms: int
 ) -> None:
     """This holds whichever of the two brokers leases next, even if the holder of the duty has not

@@ -235,7 +235,7 @@ def test_forced_seeds_that_were_never_fetched_are_queued_once_however_many_they_
 
 
 @pytest.mark.parametrize("lost", ["since a copy", "all"])
-def test_a_recovery_queues_a_url_once_that_several_batches_force(rig: Rig, lost: str) -> None:
+def test_a_url_that_several_batches_force_is_queued_once_in_a_recovery(rig: Rig, lost: str) -> None:
     """A crawl that begins again forces its seeds in each period."""
     rig.seed("h.example/a", "h.example/b")
     assert rig.waiting() == ["h.example/a", "h.example/b"]

@@ -307,7 +307,7 @@ def test_a_sample_has_the_dead_letters_of_now_after_urls_were_queued_again(
     assert (sample.pages, sample.bytes, sample.dead, sample.parked) == (5, 600, 1, 1)
 
 
-def test_an_unchanged_crawl_has_samples_at_both_ends_of_that_time_and_few_between(
+def test_a_crawl_that_does_not_change_has_few_samples_between_the_first_and_the_last(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
