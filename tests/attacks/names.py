@@ -40,7 +40,7 @@ def busiest(times: list[float], window: float) -> int:
 
 
 def one_address(folder: Path, say: Say) -> Result:
-    """See the module's text."""
+    """Crawl many names of one address by three workers; see the module's text."""
     result = Result("one-address", f"{NAMES} names of one address, three workers, one killed")
     names = [f"n{n}.of-one.test" for n in range(NAMES)]
     with ExitStack() as stack:
@@ -75,7 +75,8 @@ def one_address(folder: Path, say: Say) -> Result:
 
 
 def many_addresses(folder: Path, say: Say) -> Result:
-    """See the module's text. Runs with and without caps alternate, twice each."""
+    """Crawl names of many addresses; see the module's text. Runs with and without caps alternate,
+    twice each."""
     result = Result("many-addresses", f"{NAMES} names of {NAMES} addresses, caps on against off")
     addresses = {
         f"n{n}.d{n}-many.example": (f"127.41.{n // 250}.{n % 250 + 1}",) for n in range(NAMES)

@@ -3,9 +3,9 @@
 Broker, Redis, SQLite and a supervisor with one child are real processes, and so are good hosts and
 attackers. The attackers run at a lower priority, since on the net they would have machines of their
 own. Good hosts get the next request :data:`DELAY` after each answer, so their rate falls when
-anything delays the worker's process. They begin alone; the attack's URLs are added to their crawl
-:data:`BEFORE_SECONDS` later. Their rate from then on is compared with that of the same time in a
-run without an attack.
+anything delays the worker's process. The good hosts begin alone; the attack's URLs are added to
+their crawl :data:`BEFORE_SECONDS` later. The rate of the good hosts from then on is compared with
+their rate at the same time in a run without an attack.
 """
 
 from __future__ import annotations

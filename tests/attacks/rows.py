@@ -25,13 +25,14 @@ BROTLI = "Content-Encoding: br"
 
 @dataclass(frozen=True)
 class Attack:
-    """``hosts`` addresses of 127.``net``.0.0/16, or as many ports of one address if ``farm`` is
-    set; the short form has ``short`` of them. Or ``names`` in ``zones``, with {n} for the number of
-    each. A host answers requests by ``answers``, or handles connections by ``takes``.
+    """The hosts are ``hosts`` addresses of 127.``net``.0.0/16, or as many ports of one address if
+    ``farm`` is set, or ``names`` in ``zones``, with {n} for the number of each host. The short form
+    has ``short`` hosts. A host answers requests by ``answers``, or handles connections by
+    ``takes``.
 
     ``explain`` must say ``said`` of one of the seeds. ``kinds`` are failures, and reasons
-    for which sessions are put off; the summary must count some of these. ``options`` are the
-    crawl's. The long form takes ``seconds``.
+    for which sessions are put off; the summary must count some of these. ``options`` are those of
+    the crawl. The long form takes ``seconds``.
     """
 
     name: str
@@ -83,7 +84,7 @@ def pages(answers: Answers) -> Answers:
 
 
 def always(message: bytes) -> Answers:
-    """Send ``message`` to each request, except that for robots.txt."""
+    """Answer each request with ``message``, except requests for robots.txt."""
 
     def answer(sock: socket.socket, asked: Request) -> bool:
         sock.sendall(message)
@@ -108,7 +109,7 @@ def byte_by_byte(seconds: float, first: bytes) -> Takes:
 
 
 def interim_for_ever(sock: socket.socket, asked: Request) -> bool:
-    """Send an interim answer each quarter of a second, and no other."""
+    """Send an interim answer each quarter of a second, and never a final one."""
     while True:
         sock.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
         gevent.sleep(0.25)

@@ -1,9 +1,9 @@
 """Hosts of the table of attacks: good ones, which notice delays, and those of the attackers.
 
 Every address of 127.0.0.0/8 is a host of its own, and so is every port. One :class:`Hosts` listens
-on ``ports`` ports of all of them, and serves every client of this machine. The long form runs it as
-a process: ``python -m tests.attacks.servers NAME`` prints its ports as JSON on a line, answers each
-line on its standard input with its counts, and ends with its standard input.
+on ``ports`` ports of all these addresses, and serves every client of this machine. The long form
+runs it as a process: ``python -m tests.attacks.servers NAME`` prints its ports as JSON on a line,
+answers each line on its standard input with its counts, and ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ Takes = Callable[[socket.socket], object]
 class Hosts:
     """Serves ``answers`` to each request, or ``takes`` each connection, on any loopback address.
 
-    ``asked`` counts requests by address. If ``log`` is set, ``arrivals`` has the time of each by
-    ``time.monotonic()``. A context manager.
+    ``asked`` counts requests by address. If ``log`` is set, ``arrivals`` has the time of each
+    request by ``time.monotonic()``. A context manager.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ def good(pages: int = 0) -> Answers:
 
 def main() -> int:
     """Serve until standard input ends."""
-    from tests.attacks.rows import ATTACKS  # it needs this module
+    from tests.attacks.rows import ATTACKS  # imported late: rows imports this module
 
     name, *zones_of = sys.argv[1:]
     given = FileObjectThread(sys.stdin.buffer, "rb")

@@ -58,7 +58,7 @@ def patient(tmp_path: Path) -> Iterator[System]:
 
 
 class Row:
-    """An attack under way in a crawl of the same name, with good hosts in it."""
+    """A crawl with the name of an attack; it has the hosts of the attack, and good hosts."""
 
     def __init__(self, system: System, attack: Attack, bad: Hosts, friendly: Hosts) -> None:
         self.system = system
@@ -102,8 +102,8 @@ class Row:
 
 @contextmanager
 def attacked(system: System, name: str) -> Iterator[Row]:
-    """The hosts of a row, good and bad. Afterwards the crawl is deleted, and its greenlets are
-    free."""
+    """Yield a row whose good and bad hosts are served; then delete its crawl, which frees the
+    greenlets."""
     attack = ATTACKS[name]
     with Hosts(good(PAGES)) as friendly, attack.serve(short=True) as bad:
         try:

@@ -231,7 +231,7 @@ def test_a_program_in_a_namespace_is_stopped_when_the_benchmark_is_interrupted(
     script = (
         "import pathlib, time\n"
         "try:\n    print('one', flush=True); print('two', flush=True)\n"
-        # a signal just before one long sleep would be noticed at its end
+        # short sleeps: a signal just before a long one would be noticed only at its end
         "    for _ in range(600): time.sleep(0.1)\n"
         f"finally:\n    pathlib.Path({str(stopped)!r}).touch()\n"
     )
@@ -255,7 +255,7 @@ def test_the_headline_of_the_readme_states_the_measured_figures() -> None:
     found = re.search(
         r"stored ([\d,]+) pages of 20 KB a second; Scrapy read ([\d,.]+) and stored none. In the "
         r"median of all rounds Greencrawl was ([\d.]+) times",
-        " ".join(readme.split()),  # wherever its lines are broken
+        " ".join(readme.split()),  # line breaks do not matter
     )
     assert found is not None
     peers = document.read()["peers"]

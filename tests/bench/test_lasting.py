@@ -61,7 +61,7 @@ def test_memory_growth_is_measured_from_the_first_to_the_last_tenth_of_a_period(
 
 def test_memory_growth_per_crawl_is_computed_for_each_half_of_the_crawls() -> None:
     found = [{"worker": 10.0 * min(n, 40)} for n in range(1, 101)]
-    found[-1]["worker"] = 900.0  # its size for a moment
+    found[-1]["worker"] = 900.0  # a short peak
     assert crawls.growth(found, "worker") == (pytest.approx((400 - 55) / 40), 0)
 
 

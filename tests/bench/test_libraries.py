@@ -1,4 +1,4 @@
-"""Own code beside libraries: both do the same work, and where they differ."""
+"""Our own code and libraries: where both do the same work, and where they differ."""
 
 from __future__ import annotations
 

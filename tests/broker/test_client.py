@@ -157,7 +157,7 @@ def test_a_post_that_may_have_been_processed_is_not_sent_again(
         with pytest.raises(Unavailable):
             client.lease(LEASE)
         assert (len(bad.requests), len(good.requests)) == (1, 0)
-        client.lease(LEASE)  # the caller's own next try goes to the next address
+        client.lease(LEASE)  # the caller tries again, and this goes to the next address
         assert (len(bad.requests), len(good.requests)) == (1, 1)
 
 

@@ -121,7 +121,7 @@ def test_setup_takes_a_later_name_when_python3_is_too_old(checkout: Path, tools:
     assert "installing requirements.txt" in changed.stderr
 
 
-def test_setup_makes_a_venv_again_of_which_a_part_was_deleted(checkout: Path, tools: Path) -> None:
+def test_setup_makes_a_venv_again_if_a_part_of_it_was_deleted(checkout: Path, tools: Path) -> None:
     packages = checkout / ".venv" / "lib" / "python3.12" / "site-packages"
     script(
         tools / "python3",
@@ -206,7 +206,7 @@ def test_mariadb_counts_as_missing_if_one_of_its_programs_is_missing(
     done = run("sh", ".ci/packages", cwd=checkout, path=tools)
     assert "redis-server" in done.stderr
     assert "mariadb-server" not in done.stderr
-    (tools / "my_print_defaults").unlink()  # it is in a package of its own
+    (tools / "my_print_defaults").unlink()  # this program is in a package of its own
     done = run("sh", ".ci/packages", cwd=checkout, path=tools)
     assert done.returncode == 1
     assert "mariadb-server" in done.stderr
@@ -217,7 +217,7 @@ def test_the_manual_is_wanted_in_the_release_that_the_distribution_has(
 ) -> None:
     done = run("sh", ".ci/packages", cwd=checkout, path=tools)
     assert "postgresql-doc" in done.stderr.split()
-    script(tools / "ls", "exit 0")  # any release is there
+    script(tools / "ls", "exit 0")  # as if every release were installed
     done = run("sh", ".ci/packages", cwd=checkout, path=tools)
     assert "redis-server" in done.stderr
     assert "postgresql-doc" not in done.stderr

@@ -505,7 +505,7 @@ def test_explain_lists_the_versions_of_a_page_that_was_fetched_again(
 def test_migrate_applies_what_is_due_and_leaves_the_second_part_for_migrate_post(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the next version, which has a second part."""
+    """The migrations are those of the next version, and have a second part."""
     folder = tmp_path / "data"
     folder.mkdir()
     path = folder / "content.sqlite"

@@ -63,7 +63,7 @@ def _scripts_gone(server: RedisServer) -> None:
     server.client.script_flush()
 
 
-# A power cut makes it older than it was: by day ``test_recovery_machine`` uses a copy for that.
+# After a power cut Redis is older: by day ``test_recovery_machine`` uses a copy instead.
 @pytest.mark.parametrize("harm", cases([_emptied], [_frozen, _killed, _scripts_gone, _cut_back]))
 def test_a_crawl_loses_no_page_if_redis_is_killed_emptied_or_frozen(
     tmp_path: Path, redis_server: RedisServer, harm: Callable[[RedisServer], None]

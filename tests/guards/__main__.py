@@ -34,8 +34,8 @@ BREAKDOWNS = [
 
 
 def main() -> int:
-    """Return the exit code: 0 if a test failed for each removed guard; 1 if none did for one, or
-    the code broke down; 130 if interrupted."""
+    """Return the exit code: 0 if a test failed for each removed guard; 1 if no test failed for some
+    guard, or if the code broke down; 130 if interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = _chosen()
     missed: list[str] = []
@@ -128,7 +128,7 @@ def _try(name: str, copy: Path) -> tuple[int, float, str]:
 
 
 def breakdown(output: str) -> str:
-    """Return the place at which a run logged that the code does not hold together; "" if none."""
+    """Return the text that shows in the log of a run that the code broke down; "" if none."""
     for line in output.splitlines():
         if found := [line.index(sign) for sign in BREAKDOWNS if sign in line]:
             return line[min(found) :][:SHOWN]
@@ -136,7 +136,8 @@ def breakdown(output: str) -> str:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """It stops its servers by itself; if it does not, it is killed with all of its descendants."""
+    """Tell a run to end: it stops its servers. If it does not end, kill it with all of its
+    descendants."""
     process.send_signal(signal.SIGINT)
     try:
         process.communicate(timeout=STOP_SECONDS)

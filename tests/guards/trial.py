@@ -33,7 +33,8 @@ class Noted:
 
 
 def machine(name: str) -> BaseException | None:
-    """Return what it raised within 25 examples, as they were drawn: nothing is made smaller."""
+    """Run a state machine for 25 examples; return the exception that it raised. A failing example
+    is not made smaller."""
     importlib.import_module("tests.conftest")
     settings.register_profile("guards", phases=[Phase.generate], database=None, derandomize=False)
     settings.load_profile("guards")

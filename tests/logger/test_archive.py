@@ -153,7 +153,7 @@ def test_a_line_outside_the_kept_days_is_filed_under_the_nearest_day(tmp_path: P
 
 @contextmanager
 def no_file_beyond(size: int) -> Iterator[None]:
-    """No file of this process gets longer, as on a full disk."""
+    """Let no file of this process get longer than ``size``, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

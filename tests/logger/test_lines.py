@@ -62,7 +62,7 @@ def test_characters_that_harm_a_terminal_are_escaped_in_a_line(name: str) -> Non
     assert said["event"] != "line_not_read"
     assert (line.at_ms, line.level) == (AT_MS, 1)
     assert_harmless(line.text)
-    said["event"].encode()  # nothing in it lacks an encoding
+    said["event"].encode()  # all of it can be encoded
 
 
 def test_many_lists_side_by_side_do_not_count_as_deep_nesting() -> None:

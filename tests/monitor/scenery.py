@@ -226,9 +226,9 @@ def _finals(
 def _samples(
     scene: Scene, crawl: Crawl, rows: int, span: tuple[int, int], chance: random.Random
 ) -> Iterator[Counted]:
-    """Return a crawl's samples as a broker notes them: one an hour over its life, and one a minute
-    of the last two hours if it goes on. The last one has the counts of the store, from which Redis
-    counts on."""
+    """Return a crawl's samples as a broker notes them: one for each hour of its life, and one for
+    each minute of the last two hours if it goes on. The last one has the counts of the store; Redis
+    goes on from these."""
     active = scene.state == "active"
     first, last = span[0] // 60_000, span[1] // 60_000 + (AHEAD_MINUTES if active else 0)
     near = max(first, last - NEAR_MINUTES) if active else last

@@ -52,7 +52,7 @@ def test_a_person_makes_a_crawl_slows_it_down_and_pauses_it(world: World) -> Non
         page.click("button[value=save]", goes=True)
         assert "Saved" in page.text(".notice")
         assert world.system.call("GET", "/v1/crawls/story")["options"]["delay"] == 30
-        # The worker has it when its session is extended or ends; then the site gets no requests.
+        # The worker gets the new delay when its session is extended or ends; then it is silent.
         wait_until(lambda: _still(world), 40, "the site is asked every 30 s")
 
         page.click("form[action$='/pause'] button", goes=True)

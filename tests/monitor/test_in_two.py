@@ -1,4 +1,4 @@
-"""A page whose part is new is sent in two steps; the browser loads its files meanwhile."""
+"""A page whose part is not rendered yet is sent in two steps: the browser loads its files early."""
 
 from __future__ import annotations
 

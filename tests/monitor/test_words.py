@@ -47,7 +47,7 @@ UNSAID = {
     "it says unavailable_after", "greencrawl traps", "which counts what is fetched again, too",
     "leave it out, or name another crawl",
 }  # fmt: skip
-"""What stands in a placeholder, and what only the command line says."""
+"""Phrases that stand in a placeholder, and phrases that only the command line prints."""
 PHRASE = re.compile(r"[a-z]{2,} [a-z]{2,}")
 
 

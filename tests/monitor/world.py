@@ -65,7 +65,7 @@ class World:
         self._hosts: dict[str, str] = {}
 
     def url(self, crawl: str, path: str = "0") -> str:
-        """Return a page on the crawl's own host: so one crawl's delay does not slow another."""
+        """Return a page on a host that only this crawl has, so its delay slows no other crawl."""
         host = self._hosts.setdefault(crawl, ADDRESSES[len(self._hosts)])
         return f"http://{host}:{self.web.port}/{path}"
 

@@ -23,7 +23,8 @@ PAUSE_GRACE_SECONDS = 3.0
 STILL_SECONDS = 12.0
 """The longest time without a request to any host of a node, while some host could be opened."""
 HOST_STILL_SECONDS = 40.0
-"""The longest time that a host may wait while it could be opened: others of its node are ahead."""
+"""The longest time that a host may wait while it could be opened: other hosts of its node come
+first."""
 WANDER_SECONDS = 1.0
 GROWTH = 0.5
 GROWTH_BYTES = 64 << 20
@@ -63,7 +64,7 @@ class Finding:
 class Span:
     """A time, from ``begin`` to ``end``, in which something was broken that concerns ``nodes``.
 
-    ``hosts_only``: single hosts of these nodes may wait for it, though the node goes on.
+    If ``hosts_only``, single hosts of these nodes may wait because of it, though the node goes on.
     """
 
     begin: float
@@ -175,10 +176,10 @@ def beyond_limit(name: str, stored: int, limit: int) -> list[Finding]:
 def leased_while_paused(
     samples: Iterable[Sample], pauses: Mapping[int, Sequence[tuple[float, float]]]
 ) -> list[Finding]:
-    """Find sessions of a crawl that were opened after its pause was acknowledged. ``pauses``: from
-    the answer to the pause until the next call that may change the state was sent, by the
-    crawl's id. An older node comes back with the sessions of its copy: they are as old as they
-    say."""
+    """Find sessions of a crawl that were opened after its pause was acknowledged. ``pauses`` has
+    the times of pauses by the crawl's id: each from the answer to the pause until the next call was
+    sent that may change the state. If a node comes back as an older copy, its sessions are those of
+    the copy: their ages say when they were opened."""
     first: dict[tuple[str, str], tuple[float, float, int]] = {}
     before: dict[str, float] = {}
     for one in sorted(samples, key=lambda sample: sample.at):
@@ -276,8 +277,8 @@ class Stillness:
 
 
 def wandering(samples: Iterable[Sample], spans: Sequence[Span]) -> list[Finding]:
-    """Find nodes whose logical time moves by itself: it measures rests and deadlines. At most one
-    finding a node; corrections after a fault are no findings."""
+    """Find nodes whose logical time moves without a cause: rests and deadlines depend on this time.
+    There is at most one finding a node; corrections after a fault are no findings."""
     found = []
     by_node: dict[str, list[Sample]] = defaultdict(list)
     for one in sorted(samples, key=lambda sample: sample.at):
@@ -309,8 +310,8 @@ def wandering(samples: Iterable[Sample], spans: Sequence[Span]) -> list[Finding]
 
 
 def growth(name: str, sizes: Sequence[tuple[float, int]]) -> list[Finding]:
-    """Find processes whose memory is not flat: (time, bytes) of one life of a process. The warm
-    size is the largest of its second fifth."""
+    """Find a growth of memory. ``sizes`` are (time, bytes) of one life of a process; its warm size
+    is the largest in the second fifth."""
     if len(sizes) < 15:
         return []
     fifth = len(sizes) // 5
@@ -326,7 +327,7 @@ def growth(name: str, sizes: Sequence[tuple[float, int]]) -> list[Finding]:
 
 
 def acknowledged_seeds(calls: Iterable[Call], crawl: str, before: float) -> set[str]:
-    """Return the seeds of a crawl whose 2xx had arrived by then."""
+    """Return the seeds of a crawl that were answered with 2xx by the time ``before``."""
     return {
         url
         for call in calls

@@ -39,7 +39,7 @@ class Done:
     held: set[str] | None = field(default_factory=set)
     """Unfinished tasks in the state in which a node came back; None: they could not be read."""
     since: float = 0.0
-    """The time of the state in which it came back; 0: that of ``began``."""
+    """The time of the state in which the node came back; 0 stands for ``began``."""
     holds_sql: bool = False
     """The frozen process was writing to SQLite, which has one writer: nobody else can write
     meanwhile."""
@@ -55,8 +55,8 @@ class Strokes:
         self._threads: list[threading.Thread] = []
         self._halt = threading.Event()
         self._behind: dict[str, float] = {}
-        """The time of the state in which a node came back that may not have got what it missed
-        since."""
+        """Node → the time of the state in which it came back, as long as it may not have got what
+        it missed since."""
 
     def strike(self, event: Event) -> None:
         """Begin an event and return."""
@@ -86,8 +86,8 @@ class Strokes:
         self.done.append(done)
 
     def _until_on_way(self, event: Event, name: str) -> None:
-        """Wait until some known pages of a crawl are on their way; if the fault is of a node, at
-        that node."""
+        """Wait until some known pages of a crawl are on their way; if the fault harms a node, wait
+        until they are at that node."""
         given = event.arguments
         node = str(given.get("node") or given.get("part"))[:1]
         limit = time.monotonic() + ON_WAY_SECONDS
@@ -122,7 +122,8 @@ class Strokes:
         return self.world.master(name) if name in NODES else self.world.parts[name]
 
     def _state_of(self, node: str) -> float:
-        """Return the time of a node's state: now, if it got what it missed when it came back."""
+        """Return the time of a node's state: now, unless the node came back and has not got what it
+        missed."""
         if is_told(self.world.master(node).client):
             self._behind.pop(node, None)
         return self._behind.get(node, time.monotonic())
@@ -291,7 +292,7 @@ class Strokes:
 
 
 def _held(part: RedisPart) -> set[str] | None:
-    """Return its unfinished tasks; no session opens there for some seconds yet."""
+    """Return the unfinished tasks of a node; no session opens there for some seconds yet."""
     try:
         return unfinished(part.client)
     except (redis.RedisError, OSError):

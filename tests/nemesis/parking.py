@@ -27,7 +27,7 @@ class Parkings:
     )
 
     def note(self, crawl: str, parked: Mapping[str, Parked]) -> None:
-        """The result of one look at SQL."""
+        """Note the result of one look at SQL."""
         for url, one in parked.items():
             self.by_crawl[crawl][url].add(one.at)
 
@@ -42,8 +42,9 @@ class Parkings:
         return found
 
     def released(self, calls: Iterable[Call]) -> Counter[str]:
-        """Further requests that releases allow, answered or not, by place. A URL that is parked for
-        the second time counts as asked for by then."""
+        """Return further requests that releases allow, by place. It does not matter whether the
+        release was answered. A second parking needs a release, too, since it counts as a request.
+        """
         found: Counter[str] = Counter()
         for call in calls:
             if call.op == "release":
@@ -60,9 +61,10 @@ def _apart(url: str) -> tuple[str, str]:
 def judge(
     snapshot: Snapshot, seen: Parkings, calls: Sequence[Call], limit: int = 0
 ) -> list[Finding]:
-    """Judge one crawl at its end: URLs that were parked and have no row any more, that are parked
-    without a reason, or that are parked although all were released before. Released URLs may wait
-    for ever in a crawl that has as many pages as its ``max_pages`` allows (0: no limit)."""
+    """Judge one crawl at its end: find URLs that were parked and have no row any more, URLs that
+    are parked without a reason, and URLs that are parked although all were released before.
+    Released URLs may wait for ever in a crawl that has as many pages as its ``max_pages`` allows
+    (0: no limit)."""
     name = snapshot.crawl.name
     settled = snapshot.pages.keys() | snapshot.finals.keys()
     releases = [call for call in calls if call.op == "release" and call.crawl == name]
@@ -87,7 +89,7 @@ def judge(
 
 
 def _may_be_parked(url: str) -> bool:
-    """Neither sitemaps nor requisites may be parked, nor the first pages of a crawl."""
+    """Return whether a URL may be parked: a sitemap, a requisite and a first page may not."""
     graph, there = site.graph_of(url), site.resource_at(url)
     if graph is None or "t" not in graph.extras or url.endswith("/home"):
         return False

@@ -69,8 +69,8 @@ class Part:
         return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> None:
-        """Start the program unless it runs. Its log goes through another process, so that a full
-        disk or a limit of this one concerns its data, not its log."""
+        """Start the program unless it runs. Another process writes its log: so a full disk, or a
+        limit of the program, harms its data but not its log."""
         with self.lock:
             self._wanted = True
             if self.pid is not None:
@@ -302,7 +302,7 @@ class RedisPart(Part):
                     break
             else:
                 return False
-            if told["rdb_last_bgsave_status"] != "ok":  # its disk is full, the file an older one
+            if told["rdb_last_bgsave_status"] != "ok":  # its disk is full: the file is older
                 return False
             shutil.copyfile(self.folder / "dump.rdb", place)
         except (redis.RedisError, OSError):
@@ -323,8 +323,9 @@ class RedisPart(Part):
             self.start()
 
     def start(self) -> None:
-        """Start the server unless it runs. With only a dump it starts without an append-only file:
-        it would read that instead, and come back empty. Then it makes one, for which this waits."""
+        """Start the server unless it runs. If it has only a dump, start it without an append-only
+        file: otherwise it would read an empty file instead of the dump. Then let it make such a
+        file, and wait until the file is complete."""
         with self.lock:
             alone = (
                 not list(self.folder.glob("appendonly*")) and (self.folder / "dump.rdb").exists()

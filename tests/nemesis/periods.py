@@ -22,8 +22,8 @@ from tests.nemesis.reading import Sql
 from tests.nemesis.world import NODES, World
 
 CONFIRM_SECONDS = 6.0
-"""A finding from reads of Redis and SQL, one after another, must last this long: tasks move between
-them."""
+"""A finding must last this long if it comes from reads of Redis and SQL, one after another: tasks
+move between these reads."""
 DOWN_FAILURES = 9
 """If a host has failed this many times in a row, its other pages wait for the next period."""
 RETIRED_S = 2**32 - 1
@@ -33,7 +33,8 @@ _REFETCH = re.compile(rb".\d+,\d+,\d+,\d+,(?!00\d)\d+")
 
 @dataclass(frozen=True)
 class Period:
-    """``ended`` 0: it is under way. Times by ``time.monotonic()``, except ``started_s``."""
+    """A period; ``ended`` is 0 while it is under way. Times are those of ``time.monotonic()``,
+    except ``started_s``."""
 
     started: float
     ended: float
@@ -42,7 +43,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the calendar: when it is due; ``queued``, the epoch under which it is on its way, 0
+    """A row of the calendar: when its URL is due; the epoch under which the URL was ``queued``, 0
     if it waits; and when it was fetched last."""
 
     due_s: int
@@ -201,7 +202,8 @@ def doubled(plan: Plan, there: Tasks) -> Wrong:
 
 
 def suspicious(before: Plan, there: Tasks, after: Plan) -> Wrong:
-    """Find URLs that are on their way and of which Redis, read in between, has no task."""
+    """Find URLs that are on their way ``before`` and ``after`` Redis was read, and of which Redis
+    had no task."""
     stays = {
         number
         for number, row in before.rows.items()
@@ -250,8 +252,8 @@ def findings(plan: Plan, wrong: Wrong, at: float) -> list[Finding]:
 
 
 def turns(plan: Plan, seeds: Collection[str], *, all_pages: bool) -> dict[str, list[float]]:
-    """Return when each place may be requested once more: at each start of a period the known ones,
-    or only the seeds. Other places may not, and are not named."""
+    """Return when each place may be requested once more: at each start of a period the known
+    places, or only the seeds. Places that may not be requested again are left out."""
     starts = [period.started for period in plan.periods[1:]]
     urls = {*seeds, *(plan.known.values() if all_pages else ())}
     return {place_of(url): starts for url in urls}
@@ -316,7 +318,7 @@ class Calendars:
     ) -> None:
         self.crawls = dict(crawls)
         self.plans: dict[str, Plan] = {}
-        """The last state of each."""
+        """The last state of each crawl."""
         self.looks = 0
         self._world, self._find = world, find
         self._suspects: dict[str, Suspects] = defaultdict(Suspects)
@@ -327,7 +329,7 @@ class Calendars:
         return self.crawls.get(name) == "all"
 
     def look(self, ids: Mapping[str, int]) -> None:
-        """Observe all existing ones once. Raises OSError if SQL is away."""
+        """Observe all existing crawls once. Raises OSError if SQL is away."""
         for name in sorted(self.crawls.keys() & ids.keys()):
             self._look_at(name, ids[name])
 
@@ -350,7 +352,7 @@ class Calendars:
                     return
                 note_tasks(there, client, crawl)
         except (redis.RedisError, OSError):
-            return  # it is away: its tasks are unknown
+            return  # a node is away: its tasks are unknown
         self._tell(before, doubled(before, there), at)
         after = read(sql, crawl)
         if after is None or after.state != before.state:
@@ -361,7 +363,7 @@ class Calendars:
         self._tell(before, self._suspects[name].confirmed(wrong, before, at), at)
 
     def _tell(self, plan: Plan, wrong: Wrong, at: float) -> None:
-        """Report each kind of error once a crawl: it lasts, with other URLs."""
+        """Report each kind of error once a crawl: later looks find it again with other URLs."""
         fresh = {what: some for what, some in wrong.items() if (plan.name, what) not in self._told}
         self._told |= {(plan.name, what) for what in fresh}
         for finding in findings(plan, fresh, at):
@@ -369,7 +371,7 @@ class Calendars:
 
 
 def rests_after(plan: Plan, healed: float) -> bool:
-    """Return whether a whole period has passed since then, and all of its URLs were requested."""
+    """Return whether the crawl rests after a whole period that began after ``healed``."""
     last = plan.periods[-1]
     return plan.state == "resting" and last.started > healed and last.ended > 0
 
@@ -381,7 +383,8 @@ def judge_log(
     failed: Mapping[str, int],
     names: Container[str],
 ) -> list[Finding]:
-    """Return the crawls in ``names`` for which something was passed over. ``seeds`` by crawl."""
+    """Return findings about pages that the crawls in ``names`` passed over. ``seeds`` has the seeds
+    of each crawl."""
     return [
         finding
         for name, plan in sorted(calendars.plans.items())

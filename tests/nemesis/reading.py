@@ -201,7 +201,7 @@ class Sql:
             return {int(batch): _links(blob) for batch, blob in db.fetchall()}
 
     def surplus(self) -> set[str]:
-        """Return URLs that were fetched when a limited crawl had all its pages: they are not
+        """Return URLs that a limited crawl fetched when it already had all its pages: they are not
         settled."""
         with self.transaction() as db:
             db.execute(
@@ -245,9 +245,9 @@ def _links(blob: bytes) -> list[str]:
 class Sample:
     """A Redis node; the reading began at ``at`` (``time.monotonic()``) and took ``seconds``.
 
-    ``sessions``: the crawl's id by token; ``ages``: for how many seconds each has been open, by the
-    node's own clock. ``overdue``: the seconds for which a host of an active crawl could have been
-    opened, by the same clock. ``hosts`` are the hosts with a record on it.
+    ``sessions`` has the id of the crawl of each session, by token. ``ages`` has the seconds for
+    which each session has been open, by the clock of the node. ``overdue`` has the seconds for
+    which each host of an active crawl could have been opened, by the same clock.
     """
 
     node: str
@@ -263,7 +263,7 @@ class Sample:
 
 def queues_of(record: bytes | None) -> dict[str, Any]:
     """Return the queues by crawl in a host's record, if it has any. Lua writes an empty table as a
-    list, and so also a host without data."""
+    list, so the record of a host without data is a list."""
     known = msgspec.msgpack.decode(record) if record else {}
     return (known and known.get("q")) or {}
 
@@ -374,7 +374,7 @@ def _path(value: str) -> str:
 
 
 def sample(node: str, client: redis.Redis, active: set[int]) -> Sample:
-    """Raises redis.RedisError."""
+    """Take one sample of a node. Raises redis.RedisError."""
     began = time.monotonic()
     found = Sample(node, began)
     pipe = client.pipeline(transaction=False)

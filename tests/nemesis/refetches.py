@@ -27,28 +27,28 @@ from tests.nemesis.world import NODES, WORKERS, World
 
 LOOK_SECONDS = 0.5
 NEAR_SECONDS = 3 * LOOK_SECONDS
-"""A session that was seen this shortly before or after a request held its URL at that time."""
+"""A session held a URL at the time of a request if it was seen within this time before or after."""
 BEFORE_SECONDS = 3.0
-"""Tasks that finished this shortly before a fault may be forgotten: a node's file is up to two
+"""Tasks that finished within this time before a fault may be forgotten: a node's file is up to two
 seconds old."""
 AFTER_SECONDS = 6.0
-"""In addition to the duration of a lease: this long after a fault leased tasks may be lost by
-it."""
+"""A fault may lose leased tasks until this time after its end, in addition to the duration of a
+lease."""
 ANY_PORT = 1
 """The places of the site do not depend on its port."""
 
 
 @dataclass
 class Lease:
-    """A URL in a session: ``looks`` are the first and last time of each run of looks that saw
-    it."""
+    """A URL in a session. ``looks`` has the first and the last time of each run of looks that saw
+    the URL there."""
 
     node: str
     worker: str
     looks: list[tuple[float, float]] = field(default_factory=list)
 
     def during(self, begin: float, end: float) -> bool:
-        """Return whether the lease was seen then."""
+        """Return whether the lease was seen between these times."""
         return any(first <= end and last >= begin for first, last in self.looks)
 
 
@@ -73,7 +73,7 @@ class Leases:
                     lease.looks.append((at, at))
 
     def of(self, place: str, before: float) -> list[Lease]:
-        """Return the leases of a place that began by then."""
+        """Return the leases of a place that began ``before`` this time."""
         return [
             lease
             for lease in self.by_place.get(place, {}).values()
@@ -107,7 +107,7 @@ class LeaseWatch:
             try:
                 found = reading.sessions(self._world.master(node).client)
             except (redis.RedisError, OSError):
-                continue  # it is away: it has no leases
+                continue  # a node that is away has no leases
             with self._lock:
                 self.leases.note(node, monotonic(), found)
 
@@ -119,9 +119,9 @@ class LeaseWatch:
 class Harm:
     """A fault, as far as it may cause a second fetch.
 
-    ``nodes``: only of hosts there; ``worker``: only what this one had leased, "" for any. ``held``:
-    places that a node came back with as unfinished, None: unknown; it was in that state at
-    ``since``. Faults of one ``stroke`` count as one.
+    It concerns only hosts of these ``nodes``, and only leases of this ``worker`` ("": of any).
+    ``held`` are the places that were unfinished when a node came back in its state of ``since``;
+    None if they are unknown. Faults of one ``stroke`` count as one.
     """
 
     begin: float
@@ -131,7 +131,7 @@ class Harm:
     held: frozenset[str] | None = frozenset()
     since: float = 0.0
     recovers: bool = False
-    """The time at which the node was found to be another process, and got what it missed."""
+    """True if the node comes back as another process, and gets what it missed."""
     stroke: str = ""
 
     def explains(self, place: str, first: float, second: float, leases: Leases) -> str:
@@ -160,7 +160,7 @@ class Harm:
         )
 
     def most(self, leases: Leases) -> int:
-        """Return the most URLs that it concerns and that were leased at one moment."""
+        """Return the largest number of URLs that were leased at one moment and that it concerns."""
         edges = []
         for by_token in leases.by_place.values():
             for lease in filter(self.concerns, by_token.values()):
@@ -177,8 +177,8 @@ class Harm:
 def harms_of(
     strokes: Iterable[Done], ended: Mapping[str, Sequence[float]], lease_seconds: float
 ) -> list[Harm]:
-    """Return the faults that were done. A copy, and events that were skipped, do no harm. Brokers
-    and workers that ended by themselves do: ``ended`` is when that was found of each part."""
+    """Return the faults that were done. Copies and skipped events do no harm. Brokers and workers
+    that ended by themselves count as faults: ``ended`` has the times at which that was found."""
     struck = [done for done in strokes if done.event.is_fault and not done.skipped]
     for name, times in ended.items():
         struck += [
@@ -201,7 +201,7 @@ def _harm(done: Done, struck: Sequence[Done], lease_seconds: float) -> Harm:
         return Harm(begin, end, stroke=stroke)
     held = None if done.held is None else frozenset(done.held)
     recovers = done.event.kind in ("kill", "older", "promote")
-    if recovers:  # it is told what it missed when it answers again
+    if recovers:  # the node gets what it missed when it answers again
         for one in sorted(struck, key=lambda other: other.began):
             if one.began <= end and _keeps_away(one, node):
                 end = max(end, (one.over or float("inf")) + AFTER_SECONDS + lease_seconds)
@@ -233,7 +233,7 @@ def _keeps_away(done: Done, node: str) -> bool:
 def with_links(harm: Harm, hits: Iterable[Hit]) -> Harm:
     """A recovering node goes on admitting, and treats a link as new if it has not yet heard that
     the URL is settled. So the links of pages that were requested about then count as held. It may
-    never hear about a usual place of sitemaps."""
+    never hear that a usual place of sitemaps is settled: so these places count as held, too."""
     if not harm.recovers or harm.held is None:
         return harm
     links, usual = set[str](), set[str]()
@@ -267,14 +267,14 @@ def judge(
     turns: Mapping[str, Sequence[float]] | None = None,
     forced: Collection[str] = (),
 ) -> tuple[list[Finding], Count]:
-    """Find URLs that were requested again although no fault explains it, one finding a node; and
-    faults that alone explain more requests than URLs were leased at one moment.
+    """Find URLs that were requested again although no fault explains this, with one finding a node.
+    Find faults that alone explain more requests than URLs were leased at one moment.
 
-    ``allowed``: further requests by place, for forced or failed URLs; 0 for URLs that were never
-    settled. For such places only the number is judged: one more for each fault in between.
-    ``parked``: when URLs were settled without a request, each of which counts as one. ``turns``:
-    when a place may be requested once more, as a period begins; ``forced``: places that are then
-    queued though they wait already.
+    ``allowed`` has the number of further requests of each forced or failed place, and 0 for a place
+    that was never settled. For these places only the number is judged, with one more for each fault
+    in between. ``parked`` has the times at which URLs were settled without a request; each counts
+    as a request. ``turns`` has the times at which a place may be requested once more, since a
+    period begins. ``forced`` are places that are queued then even if they wait already.
     """
     hits = list(hits)
     came_back = sum(len(one.held or ()) for one in harms)
@@ -336,8 +336,9 @@ def _pairs(log: Sequence[float], turns: Sequence[float]) -> list[tuple[float, fl
 
 
 class _Turns:
-    """The turns of a forced place. If two requests follow a turn and a fault, each of both explains
-    one of them, in either order: so a turn explains the second if the fault explains the first."""
+    """The turns of a forced place. Two requests may follow a turn and a fault: the turn explains
+    one of them, and the fault the other, in either order. So a turn explains the second request if
+    the fault explains the first."""
 
     def __init__(
         self, place: str, log: Sequence[float], turns: Sequence[float], leases: Leases
@@ -350,8 +351,8 @@ class _Turns:
         ]
 
     def lend(self, first: float, second: float, harms: Sequence[Harm]) -> dict[str, str]:
-        """Return how faults explain the request with which the last turn before began, if that
-        turn can explain the one at ``second`` instead: once each."""
+        """Return how faults explain the first request after the last turn before ``first``: then
+        this turn can explain the request at ``second`` instead. Each turn is lent once."""
         before = [gap for gap in self._gaps if gap[1] <= first]
         for begin, end in before[-1:]:
             how = {
@@ -366,8 +367,8 @@ class _Turns:
 
 
 def _times(hits: Iterable[Hit]) -> dict[str, list[float]]:
-    """Return when each page, requisite or sitemap was requested that was requested more than once,
-    by place. A redirect to the login does not count."""
+    """Return the times of the requests for each page, requisite and sitemap that was requested more
+    than once, by place. A redirect to the login does not count."""
     times: dict[str, list[float]] = defaultdict(list)
     for hit in hits:
         login = hit.status == 302 and site.has_login(site.number_of(hit.host))

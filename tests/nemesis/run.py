@@ -29,15 +29,15 @@ from tests.nemesis.world import (
 )
 
 STOP_SECONDS = 120.0
-"""The time after healing; then crawls that begin again are stopped between two periods, or within
-one."""
+"""Crawls that begin again are stopped when they rest; this long after healing, also within a
+period."""
 QUIET_SECONDS = 130.0
-"""If there is no request for this long after healing, a crawl that is not done will not be done;
-unless a task is to be tried later, as when a busy machine answered too late for robots.txt."""
+"""If there is no request for this long after healing, crawls that are not done will not end. But a
+task may still be tried later, for example if a busy machine answered too late for robots.txt."""
 END_SECONDS = 720.0
 """The longest time after healing: URLs that wait for robots.txt wait for ten minutes."""
 NEAR_SECONDS = 15.0
-"""A fault that ended this shortly before a finding is named with it."""
+"""A finding names the faults that ended within this time before it."""
 LIFT_SECONDS = 10.0
 """The time between two rounds in which paused crawls are resumed and blocks removed."""
 NODE_RECOVERS_SECONDS = REQUEST_SECONDS + 12 + 20
@@ -276,7 +276,7 @@ class _Run:
                 self.watch.find(Finding("missing end", text, time.monotonic()))
 
     def _judge_waiting(self) -> None:
-        """Find unsettled URLs that wait for a crawl that is done; otherwise it is reopened.
+        """Find unsettled URLs that wait in a done crawl, unless the crawl is reopened soon.
 
         Settled URLs may wait in a node that was set back to an older copy.
         """
@@ -457,7 +457,7 @@ def _place(url: str) -> str:
 
 
 def spans_of(done: Done, lease_seconds: float) -> list[Span]:
-    """Return what a fault concerns, and for how long. A full memory concerns nobody: leasing goes
+    """Return what a fault concerns, and for how long. A full memory concerns no node: leasing goes
     on."""
     event, arguments = done.event, done.event.arguments
     end = done.over or float("inf")

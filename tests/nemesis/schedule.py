@@ -20,8 +20,8 @@ from tests.nemesis.world import BROKERS, NODES, WORKERS, Store
 DELAY_SECONDS = 0.3
 """The delay of every crawl, so that the delay in force is known."""
 LEASE_SECONDS, LONG_LEASE_SECONDS = 4.0, 30.0
-"""Short, so that a run has many leases; long if time itself is harmed, since then the time that a
-node treats as an outage is longer, too."""
+"""Leases are short, so that a run has many. They are long if time itself is harmed: the shortest
+silence that a node treats as an outage is longer then, too."""
 OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue", "release")
 EXTRAS = {"s": ("sitemaps", 0.4), "q": ("requisites", 0.4), "t": ("traps", 0.4)}
 """Letter in the tag of a crawl's graph → the option that it turns on, and the share of crawls that
@@ -30,7 +30,7 @@ LIMITS = ("max_pages", "shape_pages", "recrawl")
 PERIODS_SECONDS = (12, 15, 18)
 """The period of crawls that begin again: long enough for a rest in between if nothing is harmed."""
 PERIODS_FIRST = 15_000
-"""Hosts from this number on belong to them."""
+"""Hosts from this number on belong to crawls that begin again."""
 FAULTS = (
     "kill", "stop", "cut", "memory", "disk", "clock", "copy", "older", "promote", "lock", "twin",
 )  # fmt: skip
@@ -61,8 +61,8 @@ class Event:
 
 @dataclass
 class Schedule:
-    """A run. ``seconds``: for how long events come; then everything is healed, and the end is
-    awaited."""
+    """A run. Events come for ``seconds``; then everything is healed, and the run waits for the
+    end."""
 
     seed: int
     store: Store
@@ -96,8 +96,8 @@ def make(seed: int, store: Store, minutes: float) -> Schedule:
     while at < seconds - 3:
         stroke = faults.draw(at, dice.choice(mix))
         events += stroke
-        # Several faults at once at times; also calm times, and times of one long fault alone, in
-        # which progress can be judged.
+        # Sometimes there are several faults at once. There are also calm times, and times of only
+        # one long fault: in these progress can be judged.
         at += dice.choice((0.3, 1.0, 3.0, 5.0, 8.0, 12.0, 20.0))
         if dice.random() < 0.4:
             at = max(at, *(event.at + event.seconds for event in stroke))
@@ -164,7 +164,7 @@ class _Faults:
         return self._stop(at, self._parts())
 
     def _stop_for_long(self, at: float) -> list[Event]:
-        """Long enough that others do a worker's tasks, and crawls end, before it goes on."""
+        """Stop a worker for so long that others do its tasks, and crawls end, before it goes on."""
         seconds = self._dice.uniform(12, 40)
         return [self._event(at, "stop", seconds, part=self._dice.choice(WORKERS))]
 
@@ -222,7 +222,8 @@ class _Faults:
         ]
 
     def _memory(self, at: float) -> list[Event]:
-        """Just when many hosts are new; with some room, since otherwise seeds are refused."""
+        """Fill the memory just when many hosts are new. Leave pauses with room, since otherwise
+        seeds are refused."""
         if at < self._room_at:
             return self._dice.choice((self._stop_part, self._kill_part, self._cut))(at)
         nodes = self._dice.choice((["A"], ["B"], ["A", "B"], ["A", "B"]))
@@ -257,7 +258,8 @@ class _Faults:
         return [self._event(at, "older", self._short(5), node=self._dice.choice(NODES))]
 
     def _promote(self, at: float) -> list[Event]:
-        """The old master still serves a minority, which is often cut off from SQL."""
+        """Promote a replica. The old master still serves a minority, which is often cut off from
+        SQL."""
         node = self._dice.choice(NODES)
         broker, worker = self._dice.choice(BROKERS), self._dice.choice(WORKERS)
         minority = self._dice.choice(([], [broker], [broker, worker], [broker, worker]))
@@ -394,8 +396,8 @@ def _with_periods(seed: str, seconds: float) -> list[Event]:
 
 
 def _while_on_way(dice: random.Random, seconds: float) -> list[Event]:
-    """Strokes that wait until known pages are on their way: their node goes back to an earlier copy
-    or is killed; or a broker is killed."""
+    """Return strokes that wait until known pages are on their way. Then their node goes back to an
+    earlier copy, their node is killed, or a broker is killed."""
     events, at = [], dice.uniform(14, 18)
     while at < seconds - 3:
         node, until = dice.choice(NODES), {"until": "r0"}

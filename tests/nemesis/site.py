@@ -368,10 +368,10 @@ def found_at(url: str) -> tuple[str, ...]:
 
 
 def reachable(starts: Collection[str], closed: Container[str] = ()) -> set[str]:
-    """Return all URLs that a crawl from ``starts`` must have settled. Left out are: links of
-    changing pages; URLs to which only pages in ``closed`` link, which could not be read; and
-    sitemaps at the usual place with the URLs that they name, since SQL tells whether these were
-    read.
+    """Return all URLs that a crawl from ``starts`` must have settled. This leaves out links of
+    changing pages, and URLs to which only pages in ``closed`` link, since these could not be read.
+    It also leaves out sitemaps at the usual place and the URLs that they name: SQL tells whether
+    these sitemaps were read.
     """
     seen = set(starts)
     for url in starts:

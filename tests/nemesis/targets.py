@@ -1,9 +1,9 @@
 """All target hosts as one process: ``python -m tests.nemesis.targets LOG`` prints its port.
 
-A line of the log a request, by tabs: arrived, ended (``time.monotonic()`` seconds), address,
-target, status (0: the peer had gone), the peer's port. ``arrived`` is the kernel's time of the
-first bytes; ``ended`` is taken just before the answer is handed to the kernel: otherwise a gap
-could seem shorter than the one that the crawler kept.
+The log has a line for each request, with tabs between its fields: arrived, ended
+(``time.monotonic()`` seconds), address, target, status (0: the peer had gone), the peer's port.
+``arrived`` is the kernel's time of the first bytes; ``ended`` is taken just before the answer is
+handed to the kernel: otherwise a gap could seem shorter than the one that the crawler kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.site_server import SO_TIMESTAMPNS, arrival
 NAME, PASSWORD = "nemesis", "open sesame"
 COOKIE = "member"
 MOST_CHANGES = 4
-"""How often a page changes at most: otherwise a crawl that begins again would grow for ever."""
+"""A page changes at most this often: otherwise a crawl that begins again would grow for ever."""
 _FORM = (
     "<!doctype html><title>Log in</title><form method=post action=/login>"
     "<input name=username><input type=password name=password><input type=submit></form>"

@@ -177,7 +177,7 @@ def test_a_session_that_opens_while_its_crawl_is_paused_is_found() -> None:
     assert kinds(checker.leased_while_paused(looks, {7: [(12, 32)]})) == ["promise"]
 
 
-def test_a_session_of_a_copy_was_not_opened_when_the_node_came_back() -> None:
+def test_a_session_of_a_copy_does_not_count_as_opened_when_its_node_comes_back() -> None:
     looks = [Sample("A", 20), Sample("A", 22, {"t": 7}, ages={"t": 11.0})]
     assert checker.leased_while_paused(looks, {7: [(12, 99)]}) == []
     looks[-1].ages["t"] = 1.0
@@ -281,4 +281,4 @@ def test_growing_memory_is_found_and_steady_memory_is_not() -> None:
     assert checker.growth("w1", flat) == []
     growing = [(float(at), (90 + 4 * at) * megabytes) for at in range(50)]
     assert kinds(checker.growth("w1", growing)) == ["memory"]
-    assert checker.growth("w1", growing[:10]) == []  # it lived too briefly to say
+    assert checker.growth("w1", growing[:10]) == []  # too few samples for a verdict

@@ -25,11 +25,11 @@ RUNS: tuple[tuple[Store, int], ...] = (("sqlite", 9072), ("mysql", 169))
 """Store and seed of two runs. The first has memory limits, older copies, a lock and a kill; the
 second has jumps of the clock, a full disk, cuts and kills of the database."""
 MINUTES = 0.5
-"""Seconds of faults; starting, healing and the ends of all crawls come in addition."""
+"""Minutes of faults; starting, healing and the ends of all crawls come in addition."""
 PATIENCE_SECONDS = 400.0
 STOP_SECONDS = 60.0
 FINDING_LETTERS = 300
-"""The shown end of a finding; everything is above."""
+"""A finding that is shown again at the end is cut to this length; its whole text stands above."""
 
 
 class Run:
@@ -63,7 +63,7 @@ class Run:
         self._process.wait()
 
     def said(self) -> str:
-        """Return the run's output; the end has its findings once more, some of each kind, cut."""
+        """Return the run's output, and below it once more some findings of each kind, cut short."""
         text = (self.folder / "said").read_text(errors="replace")
         told: Counter[str] = Counter()
         for one in json.loads(self.report.read_text())["findings"] if self.report.exists() else ():

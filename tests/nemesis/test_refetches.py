@@ -58,7 +58,7 @@ def test_a_brief_stop_does_not_explain_that_every_url_was_fetched_twice() -> Non
     (found,) = told(first + again, brief)
     assert found.kind == "refetched"
     assert "200 URLs" in found.text
-    # Those that were leased at its start are explained, and no others.
+    # The fault explains only URLs that were leased at its start.
     found, many = told(first + again, Harm(50, 51, worker="w1", stroke="stop"))
     assert f" {200 - 13} URLs" in found.text  # leased from 47 to 51, requested from 46 to 52
     assert many.text == "stop: 13 URLs asked for again, at most 5 were leased"
@@ -159,7 +159,7 @@ def test_a_node_that_lost_data_may_look_for_a_sitemap_again_at_its_usual_place()
     lost = Harm(30, 40, since=5, recovers=True)
     assert told(log) != []
     assert told(log, lost) == []
-    assert told(log, replace(lost, since=20)) != []  # its row of the seen-set was there
+    assert told(log, replace(lost, since=20)) != []  # the node still knew the URL
     assert told(log, replace(lost, recovers=False)) != []
 
 

@@ -179,7 +179,7 @@ class World:
         return sql.server.url
 
     def store_url(self) -> str:
-        """Return a reader of SQL for the checker, which no cut concerns."""
+        """Return the URL of the store for the checker, which no cut concerns."""
         sql = self.parts.get("sql")
         if isinstance(sql, MariaPart):
             return sql.server.url

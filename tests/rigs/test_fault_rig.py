@@ -70,7 +70,7 @@ def test_a_run_with_a_lost_page_fails_and_its_end_counts_as_early(tmp_path: Path
 
 @by_night
 def test_a_request_too_soon_after_the_end_is_found_by_three_judges(tmp_path: Path) -> None:
-    """A second request, so soon that it breaks the host's delay, and after the end."""
+    """A second request comes after the end, so soon that it breaks the host's delay."""
 
     def ask_again(rig: Rig) -> None:
         _one_blow(rig)

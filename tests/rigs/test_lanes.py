@@ -20,7 +20,7 @@ from tests.support.system import wait_until
 from tests.support.worker_process import alive
 
 NOT_GIVEN = ("CI", "BUILD_NUMBER", "TESTS_LONG")
-"""With one of the first two, pytest cuts no message short; with the last, nothing is forgiven."""
+"""With CI or BUILD_NUMBER pytest shows whole messages; with TESTS_LONG every failure counts."""
 
 
 class Checkout:

@@ -16,7 +16,7 @@ from tests.support.checkout import ROOT
 
 ROOMS = ("broker", "cli", "logger", "monitor", "schema", "store", "worker", "src")
 LEARNING = Path("worker/extract/train")
-"""It needs requirements-train.txt too, and no crawl runs it."""
+"""This folder also needs requirements-train.txt; no crawl runs it."""
 NOT_IMPORTED = {
     "cssselect": "parsel raises its errors, and hooks meet them",
     "hiredis": "redis reads answers with it if it is there",

@@ -77,7 +77,7 @@ def test_a_child_gets_a_signal_when_its_parent_is_killed(tmp_path: Path, orphane
         os.kill(pid, signal.SIGKILL)
 
 
-def test_how_a_child_ended_is_said_by_its_status() -> None:
+def test_the_status_of_a_child_says_how_it_ended() -> None:
     child = spawn(("sleep", "60"))
     end(child)
     end(None)

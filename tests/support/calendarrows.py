@@ -95,7 +95,8 @@ def _broker_dies(rig: Again, result: Result) -> int:
 
 
 def _redis_goes_back(rig: Again, result: Result, *, empty: bool) -> int:
-    """Return the same: pages that were asked for since the copy, and leased ones."""
+    """Return how many pages may be asked for twice: those that were asked for since the copy, and
+    leased ones."""
     copy = rig.redis.folder.parent / "copy"
     number, before = len(rig.periods()), rig.asked().total()
     shutil.copytree(rig.redis.folder, copy)

@@ -43,7 +43,7 @@ WRITES = {
 }  # fmt: skip
 """Calls that change the store."""
 FENCED = {names.UPKEEP, names.REFILL, names.PURGE}
-"""Duties under which every call of a node is made."""
+"""Each call of a node by a job of these duties is made under the duty."""
 Heard = dict[tuple[int, str], int]
 """(node, name of a duty) → the highest epoch under which the node was called."""
 
@@ -69,8 +69,8 @@ class Broker:
     def __init__(
         self, urls: Sequence[str], pace: Pace, store: PacedStore, heard: Heard, number: int
     ) -> None:
-        """``number`` distinguishes brokers by the budget that they give a host, though only by
-        bytes."""
+        """``number`` is added to the bytes that the broker gives a host: so brokers differ a
+        little."""
         self.duties = WatchedDuties(store, pace)
         self.frontier = Frontier(
             urls, store, partitions=2, lease_seconds=TTL_S, request_seconds=REQUEST_S,
@@ -152,7 +152,7 @@ def _heed(node: Node, number: int, pace: Pace, heard: Heard) -> None:
         duty = more.get("duty", args[2] if len(args) > 2 else None)
         job = pace.known.get(gevent.getcurrent())
         if duty is None and job is not None and job.name in FENCED:
-            duty = job.duty  # all that is done under these says so
+            duty = job.duty  # every call of such a job names its duty
         if duty is not None:
             note(duty.name, duty.epoch)
         return found
@@ -170,7 +170,7 @@ def _heed(node: Node, number: int, pace: Pace, heard: Heard) -> None:
 
 
 def _heed_ends(upkeep: Upkeep, pace: Pace) -> None:
-    """Stop when a crawl was found still twice, before its partitions are shut."""
+    """Stop after two scans that found nothing to do in a crawl, before its partitions are shut."""
     finish = upkeep._finish
 
     def gated_finish(*args: Any) -> None:

@@ -108,14 +108,15 @@ class Laws:
                 assert not left, f"{crawl.name} is done without {left}"
 
     def lacks(self, p: int) -> bool:
-        """Return whether a node is owed something, or came back and no broker has found it
-        since."""
+        """Return whether a node is owed something, or came back and no broker has noticed that
+        yet."""
         owner = self.raw[p].hgetall(keys.OWNER)
         again = owner["run"] != self.raw[p].info("server")["run_id"]
         return again or "owed" in owner or self.workers.nodes[p].id in self.store.debts()
 
     def none_is_shut(self) -> None:
-        """Check that a broker that scanned all crawls has ended each, or left it open."""
+        """Check that no crawl is left shut without an end, after a broker has scanned all
+        crawls."""
         for crawl in self.store.crawls():
             for p in (0, 1):
                 record = self.record(p, crawl.id)
@@ -126,7 +127,7 @@ class Laws:
         for name in {*JOBS, *(f"{names.REPLAY}:{node.id}" for node in self.workers.nodes)}:
             holders = [broker for broker in self.brokers if broker.duties.get(name)]
             assert len(holders) < 2, f"two hold {name}"
-        for broker in self.brokers:  # nor have they ever, though one has not heard of the other
+        for broker in self.brokers:  # an epoch never had two holders, even if one is out of date
             for name, (epoch, _) in broker.duties._held.items():
                 holder = self.holders.setdefault((name, epoch), broker.duties.holder)
                 assert holder == broker.duties.holder, f"two held {name} under epoch {epoch}"

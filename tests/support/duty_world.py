@@ -54,7 +54,7 @@ from tests.support.redis_server import RedisServer
 T = TypeVar("T")
 
 SEEDS = 6
-"""Paths of a host that are given; each leads to two others, which have no links."""
+"""Number of paths of a host that are seeded; each leads to two others, which have no links."""
 MAX_PAGES = 5
 ROUNDS = 30
 STEPS = st.sampled_from([999, 999, 1, 2, 3, 5, 8])
@@ -68,7 +68,7 @@ EITHER = st.sampled_from([0, 1])
 
 
 def some(things: Sequence[T], which: int) -> list[T]:
-    """Return one of them, the latest for 0; none if there is none."""
+    """Return one of ``things``, the latest for 0; none if there is none."""
     return [things[-1 - which % len(things)]] if things else []
 
 
@@ -198,11 +198,11 @@ class World(Laws, RuleBasedStateMachine):
     # -- duties
 
     def kill(self, task: Paced) -> None:
-        """Kill a process, but let it finish first if it stores a page too late, which it did not
-        know when it began.
+        """Kill a process, but let it finish first if its node no longer has the task whose page it
+        stores.
 
-        Another process may have fetched the URL since, with another result, and nobody comes for it
-        again.
+        Another process may have fetched the URL since, with another result: then no process would
+        come again for what this one leaves undone.
         """
         if isinstance(task.owner, tuple) and not self.is_current(*task.owner):
             self.mend_links()
@@ -407,7 +407,7 @@ class World(Laws, RuleBasedStateMachine):
             self.kill(task)
         self.mend_links()
         for broker in self.brokers:
-            broker.deaf = True  # what partitions say of quotas is lost: who looks hears of it
+            broker.deaf = True  # messages about quotas are lost: brokers learn of them by scans
         for crawl in self.store.crawls():
             if crawl.state == "paused" or crawl.reason == STOPPED:
                 self.paused.discard(crawl.id)

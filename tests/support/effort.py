@@ -23,5 +23,5 @@ def examples(by_day: int, by_night: int) -> int:
 
 
 def cases(by_day: Sequence[T], by_night: Sequence[T]) -> list[T]:
-    """Return the cases of a test: in ``make nightly`` also the latter."""
+    """Return the cases of a test: those ``by_day``, in ``make nightly`` also those ``by_night``."""
     return [*by_day, *(by_night if LONG else ())]

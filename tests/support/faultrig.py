@@ -5,7 +5,7 @@ worker in a folder, seeds, waits until enough is at stake, calls ``inflict``, wh
 waits for the end of the crawl and judges. ``inflict`` strikes inside ``with rig.blow("what"):``,
 once or more often. Entering counts what is at stake – leased tasks, and those of them that are not
 in SQL – so Redis must still answer then; leaving says that the harm is over, and the clock of
-recovery starts. A run without a blow, or with a blow at too little, fails.
+recovery starts. A run fails if it has no blow, or if too little was at stake at a blow.
 
     def kill_the_worker(rig: Rig) -> None:
         with rig.blow("kill -9"):
@@ -15,10 +15,10 @@ recovery starts. A run without a blow, or with a blow at too little, fails.
     FAULT = Fault("worker killed", kill_the_worker, mechanism="session deadline")
     result = run(FAULT, folder)
 
-Judged for every fault: nothing lost (each page of the web is stored), nothing refetched beyond
-``Fault.refetched``, no host asked too soon or twice at once, and the end of the crawl – announced,
-and not before everything is stored, nothing is leased, and no request follows. ``Fault.check`` adds
-what only this fault must show.
+Every run must keep these rules: each page of the web is stored; nothing is fetched again beyond
+``Fault.refetched``; no host is asked too soon or twice at the same time; the end of the crawl is
+announced, but not before everything is stored and nothing is leased; and no request follows this
+end. ``Fault.check`` adds what only this fault must show.
 
 ``make faults`` runs rows: a module of them has ``ROWS: dict[int, Row]``, by the row's number in the
 table. A row may run several faults, or one with and one without harm, and returns one result.
@@ -70,11 +70,11 @@ class Fault:
     is started: it may replace ``rig.redis``, add to ``rig.settings``, and put what is to be closed
     on ``rig.stack``. ``seeds_extra`` are further URLs to seed.
 
-    ``refetched`` – "none", "leased" (a URL at most once for each blow at which it was leased: count
-    what is at stake when the harm is done, not before) or "any". ``check`` returns findings beyond
-    the common ones, ``recovered`` returns the seconds to recover if :meth:`Rig.recovered` measures
-    something else. ``least_leases`` holds for each blow. ``done_seconds`` is how long the end of
-    the crawl is awaited after ``inflict``.
+    ``refetched`` says which URLs may be fetched again: "none", "leased" (a URL at most once for
+    each blow at which it was leased, so count what is at stake when the harm is done, not before)
+    or "any". ``check`` returns findings beyond the common ones, ``recovered`` returns the seconds
+    to recover if :meth:`Rig.recovered` measures something else. ``least_leases`` holds for each
+    blow. ``done_seconds`` is how long the end of the crawl is awaited after ``inflict``.
     """
 
     name: str
@@ -228,8 +228,8 @@ class Rig:
         self, times: float = 1.5, after: float | None = None, seconds: float = 60
     ) -> None:
         """Wait until ``after`` and ``least_leases`` of the :class:`Fault` are reached, with
-        ``times`` as many leases, because some will be gone when the blow falls. A quarter of them
-        must not be in SQL, for the same reason.
+        ``times`` as many leases, because some will be gone when the blow falls. For the same reason
+        at least a quarter of that number must not be in SQL yet.
         """
         pages = (self.fault.after if after is None else after) * self.fault.web.pages
         least = self.fault.least_leases * times
@@ -343,7 +343,7 @@ class Rig:
             self._settled_at = time.monotonic()
 
     def judge(self) -> Result:
-        """Return the verdict; read everything again."""
+        """Read everything again, and return the verdict."""
         fault, hits = self.fault, self.hits()
         result = Result(fault.name, fault.rows, fault.mechanism, fault.web.pages)
         result.why_not += self._findings

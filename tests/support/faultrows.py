@@ -25,7 +25,7 @@ from tests.support.system import STOP_SECONDS, wait_until
 from tests.support.web import WebSpec
 
 LONG_LEASE = {"lease_seconds": "60", "request_seconds": "1"}
-"""This is longer than the rows take: a host that is free earlier did not wait for a lease."""
+"""This lease is longer than the rows take: a host that is free earlier did not wait for its end."""
 QUICK = 5000
 """Number of pages with a smaller web."""
 
@@ -127,8 +127,9 @@ BROKER_POINTS = (
 def kill_brokers(rig: Rig) -> None:
     """kill -9 twice at any moment, and at each of :data:`BROKER_POINTS`.
 
-    Early in the crawl: after a restart all hosts are leased at once, and their leases may end at
-    once, too; a blow that falls then is repeated, for which there must be pages left.
+    The blows fall early in the crawl, so that pages are left if a blow must be repeated. It must be
+    if leases end just when it falls: after a restart all hosts are leased together, and their
+    leases may end together, too.
     """
     died, left = "", ["", *BROKER_POINTS]
     while True:
@@ -216,8 +217,8 @@ class PowerCut:
     """Kill Redis (kill -9), cut 2 s of writes and part of a command off the append-only file,
     restart.
 
-    Ten hosts answer 429 before, half of them within the 2 s. It is more than 2 s if no session was
-    opened in them.
+    Ten hosts answer 429 before that, half of them within the 2 s. More than 2 s are cut off if no
+    session was opened in them.
     """
 
     def __call__(self, rig: Rig) -> None:

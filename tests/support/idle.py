@@ -31,7 +31,7 @@ def seed_to_arrival(system: System, server: SiteServer, address: str, crawl: str
     """Seed ``/p/0`` of a new host; return the seconds from the acknowledgement until the page
     (after its robots.txt) arrives at the target.
 
-    Not negative: it may arrive before.
+    Return 0 if it arrives before the acknowledgement.
     """
     url = server.url("/p/0", address)
     reply = system.call("POST", f"/v1/crawls/{crawl}/urls", {"urls": [url]})

@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 
 FOLDER, EVENTS, TURNS = "TESTS_FOLDER", "TESTS_EVENTS", "TESTS_TURNS"
-"""Names of variables: the folder of claims and logs; a descriptor for each lane to which events are
-written; and one for each from which a byte comes when the awaited event has happened."""
+"""Names of variables: the folder of claims and logs; for each lane a descriptor to which it writes
+events; and for each lane one from which a byte comes when the awaited event has happened."""
 SHARED = "TESTS_SHARED"
 """A variable that stays: the folder of things that all processes make once."""
 WEIGHTS = Path("tests/weights.json")
@@ -89,7 +89,8 @@ class Lane:
         return True
 
     def _fork(self) -> None:
-        """Return in each lane; this process ends, so that the lanes become the runner's."""
+        """Fork the lanes, and return in each of them. The present process ends, so that the runner
+        becomes the parent of the lanes."""
         sys.stdout.flush()
         sys.stderr.flush()
         gc.collect()
@@ -106,7 +107,7 @@ class Lane:
             for descriptor in descriptors if other != number else ():
                 os.close(descriptor)
         self._number = number
-        self._tell(pid=os.getpid())  # first: the runner asks how it ended
+        self._tell(pid=os.getpid())  # the first event: the runner will ask how the process ended
         random.seed()
         self._log_to(self._folder / f"{number}.log")
         self._keep_folders_in(self._folder / f"t{number}")

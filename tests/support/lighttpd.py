@@ -43,7 +43,7 @@ $SERVER["socket"] == "{address}:{port}" {{
 """
 
 ADDRESSES = {"basic": "127.0.0.3", "MD5": "127.0.0.4", "SHA-256": "127.0.0.5"}
-"""The address of each kind of authentication; by the algorithm of Digest."""
+"""The address of each kind of authentication: of Basic, and of Digest with each algorithm."""
 
 
 class Lighttpd:

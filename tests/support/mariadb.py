@@ -59,7 +59,7 @@ def local_cluster(folder: Path) -> LocalCluster:
 
 
 def _link_template(folder: Path) -> None:
-    """Link to an empty data folder that is made once for all."""
+    """Link to an empty data folder that is made once for all tests."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "template").exists():
         (folder / "template").symlink_to(_template())

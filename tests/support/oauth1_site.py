@@ -18,7 +18,7 @@ from oauthlib.oauth1 import RequestValidator, WebApplicationServer
 from tests.support.site_server import listeners
 
 Answer = tuple[str, str, bytes]
-"""Status line, Location or content type by the status, body."""
+"""Status line; Location of a redirect, or content type of any other answer; body."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Greenlets that go one step at a time, and a clock that a test turns.
 
 A *paced* greenlet stops before each call of the store or of Redis until it is told to go on. So one
-greenlet runs at a time, and a test draws the interleaving: any two calls may have others between
-them, and a greenlet that is ended where it stands is a process that died between two calls, or one
-whose answer was lost.
+greenlet runs at a time, and a test draws the interleaving: other calls may come between any two. A
+greenlet that is ended where it stands is like a process that died between two calls, or whose
+answer was lost.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Paced:
         self._go.clear()
 
     def step(self, steps: int) -> bool:
-        """Let up to this many calls run; return True when it has ended. Raises its exception."""
+        """Let up to this many calls run; return True if the greenlet has ended. Raises the
+        exception of the greenlet."""
         for _ in range(steps):
             self._wait()
             if self.over:
@@ -89,14 +90,14 @@ class Pace:
         return Paced(self, name, work)
 
     def gate(self, before: str = "") -> None:
-        """The point at which a paced greenlet stops; others pass."""
+        """Stop here if the greenlet is paced; other greenlets pass."""
         paced = self.known.get(gevent.getcurrent())
         if paced is not None:
             paced.before = before
             paced.stand()
 
     def living(self) -> list[Paced]:
-        """Return them in the order of their starts."""
+        """Return the paced greenlets that have not ended, in the order of their starts."""
         self.known = {g: paced for g, paced in self.known.items() if not paced.over}
         return list(self.known.values())
 

@@ -121,7 +121,7 @@ class QueueDouble:
         self._check()
         self.admissions += 1
         crawl_id, force = crawl, mode is Mode.FORCE
-        if crawl_id not in self.crawls and partial:  # which the store knows: it was not told yet
+        if crawl_id not in self.crawls and partial:  # only the store has the crawl as yet
             return Admitted([False] * len(items), 0, {}, {"untold"}, range(len(items)))
         if crawl_id not in self.crawls:
             raise UnknownCrawl(f"no crawl {crawl_id}")

@@ -51,7 +51,7 @@ class Laws:
                 parents[(crawl, page.url)] = found
                 logged |= found
         self.to_force: set[Key] = set()
-        """Of pending batches that are forced: what is seen already is to come."""
+        """URLs of pending forced batches: they are still to be queued, even if they were seen."""
         for batch in self.store.pending_seeds():
             some = {(batch.crawl, item.url) for item in batch.urls}
             pending |= some
@@ -93,7 +93,8 @@ class Laws:
                     assert not any(key[0] == crawl.id for key in pending)
 
     def told(self, found: Contents) -> None:
-        """Check that all have the same data of one version, and that no pause is undone."""
+        """Check that all partitions have the same data of one version, and that no pause is
+        undone."""
         for crawl in self.store.crawls():
             assert (crawl.state == "paused") == (crawl.id in self.paused), "a pause was undone"
             for p in (0, 1):

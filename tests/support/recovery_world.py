@@ -400,7 +400,7 @@ class World(Laws, RuleBasedStateMachine):
         return status
 
     def send(self, at: Broker, item: Any) -> str:
-        # At once, not in steps: what was read before it must be what it met.
+        # This runs in one step, so that the call meets the same data that were read before it.
         frontier, (task, name) = at.frontier, self.outside()
         try:
             if isinstance(item, FinishItem):
@@ -421,8 +421,8 @@ class World(Laws, RuleBasedStateMachine):
         return self.pace.known.pop(me, None), me
 
     def current(self, item: Any) -> bool:
-        """Return whether the message's data are current in the node, or the node would refuse any
-        message."""
+        """Return whether the data of the message are current in the node; True as well if the node
+        would refuse any message."""
         owner = self.raw.hgetall(keys.OWNER)
         if owner.get("state") != "open" or owner.get("run") != self.run:
             return True
@@ -501,8 +501,8 @@ class World(Laws, RuleBasedStateMachine):
             self.plain.hset(keys.OWNER, "run", f"before-{self.restarts}")
 
     def living_on(self, node: Any) -> bool:
-        """Return whether the node's epoch differs from the broker's: then a marker would not be
-        one."""
+        """Return whether the epoch of the node differs from that of the broker: then a marker would
+        not count."""
         return bool(self.raw.hget(keys.OWNER, "epoch") != node.epoch)
 
     def pass_time(self, seconds: float, *, heard: bool) -> None:

@@ -72,8 +72,8 @@ class Contents:
     counts: Counter[tuple[int, int, str]] = field(default_factory=Counter)
     """(partition, crawl, place) → tasks."""
     bytes: Counter[int] = field(default_factory=Counter)
-    """Partition → bytes of the tasks' paths and entries, and of hosts with waiting tasks or that
-    run low while more waits in the overflow."""
+    """Partition → bytes of the paths and entries of tasks, and of hosts. Only hosts count that have
+    waiting tasks, or that run low while more tasks wait in the overflow."""
     seen: dict[int, set[int]] = field(default_factory=dict)
     spilled: dict[int, set[int]] = field(default_factory=dict)
     crawls: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
@@ -82,11 +82,11 @@ class Contents:
     again: dict[int, set[int]] = field(default_factory=dict)
     """Crawl → fingerprints of tasks on their way, in crawls with a calendar."""
     marks: dict[int, list[int]] = field(default_factory=dict)
-    """Crawl → the same by the marks of its tasks."""
+    """Crawl → the same fingerprints, from the marks of the tasks."""
     refetches: Counter[tuple[str, int]] = field(default_factory=Counter)
     """(host, crawl) → tasks with a mark that fetch known pages again."""
     refetches_at: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """The same for waiting tasks."""
+    """(host, crawl) → those of these tasks that wait."""
 
 
 TASK_BYTES, HOST_BYTES = 24, 240

@@ -170,7 +170,7 @@ class CalendarContract:
         crawl = self.planned(store)
         store.commit(Commit([page(crawl, 1, 2000)]))
         begin(store, crawl, self.START + 1)
-        for at_ms in (2000, 1500):  # once more, and one from before
+        for at_ms in (2000, 1500):  # the same commit again, and an older one
             store.commit(Commit([page(crawl, 1, at_ms)]))
             assert self.due(store, crawl)
         store.calendar_taken(crawl, self.due(store, crawl), "a", 1)

@@ -170,7 +170,7 @@ class ContentContract:
         store.commit(Commit([page(crawl, 4, body=LONG, text="Tee.", spans=bytes([4, 19, 0, 0]))]))
         assert (told()[1], told()[4]) == (MAIN, "Tee."), "a text apart, for an equal body"
 
-    def test_validators_are_told_of_whole_pages_only(self, store: Store, crawl: int) -> None:
+    def test_validators_are_returned_for_whole_pages_only(self, store: Store, crawl: int) -> None:
         said = {"etag": '"a"', "last-modified": "Wed, 21 Oct 2015 07:28:00 GMT", "server": "x"}
         other = store.put_crawl("other", CrawlOptions(), []).id
         store.commit(
@@ -211,7 +211,7 @@ class ContentContract:
         found = [link.url for part in store.replay_links(now.clock) for _, s in part for link in s]
         assert found == ["http://a/"]
 
-    def test_a_gone_page_loses_that_state_when_a_later_check_finds_it_unchanged(
+    def test_a_gone_page_is_no_longer_gone_when_a_later_check_finds_it_unchanged(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(Commit([page(crawl, 1), page(crawl, 2), page(crawl, 3)]))

@@ -148,7 +148,7 @@ class StoreContract(
         tick = store.tick()
         assert store.commit(Commit()).clock == tick
 
-    def test_a_commit_and_the_clock_tell_the_epochs_which_rise_by_compare_and_set(
+    def test_a_commit_and_the_clock_return_the_epochs_which_rise_by_compare_and_set(
         self, store: Store, crawl: int
     ) -> None:
         assert store.clock().epochs == {}
@@ -269,7 +269,7 @@ class StoreContract(
     def test_a_duty_that_ends_too_far_in_the_future_can_be_taken_by_another_broker(
         self, open_store: Opener
     ) -> None:
-        """The clock went back since."""
+        """The clock went back after the duty was taken."""
         first, second = open_store(), open_store()
         first.take_duties("a", ["tick"])
         shift_duty(first, "tick", 3600.0)
@@ -1301,7 +1301,7 @@ class StoreContract(
     def test_a_page_or_final_state_is_stamped_anew_when_its_overflow_row_is_taken(
         self, store: Store, crawl: int
     ) -> None:
-        """A Redis that comes back to before it was taken still waits for that row."""
+        """A Redis that comes back in its state from before the row was taken still waits for it."""
         store.put_overflow(crawl, beyond([3, 3, 3], host="a.org"))
         rows = store.overflow(crawl, 7, "a.org", 10)
         store.commit(Commit(pages=[page(crawl, 10)], finals=[final(crawl, 11)]))
@@ -1325,7 +1325,7 @@ class StoreContract(
         asked = [f"{n}.org" for n in range(40, 10, -1)]  # more than there are crawls
         for host in asked:
             store.add_purge(crawl, host)
-        if isinstance(store, SqliteStore):  # what has no order comes the other way round
+        if isinstance(store, SqliteStore):  # rows without an order come in reverse
             turned = "PRAGMA reverse_unordered_selects = ON"
             store._questions.run(lambda db: db.execute(turned).close())
         assert [one.host for one in store.purges()] == asked

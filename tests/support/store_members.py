@@ -98,7 +98,7 @@ class MembersContract:
         ]  # fmt: skip
         assert store.put_member(member("w-0")), "it is back"
 
-    def test_a_node_that_has_orders_alone_can_be_forgotten(self, store: Store) -> None:
+    def test_a_node_that_has_only_orders_can_be_forgotten(self, store: Store) -> None:
         store.put_orders("w", NodeOptions(drain=True), (), "ann", 600)
         gone = some(store.forget_node("w", "bob", 2000))
         assert store.orders().nodes == ()

@@ -47,7 +47,7 @@ class RetentionContract:
         assert 0 < first < len(numbers)
         assert sum(store.drop_successes(month(2031, 3, 1))) == len(numbers) - first
 
-    def test_old_versions_of_a_page_are_dropped_but_for_the_present_one(
+    def test_old_versions_of_a_page_are_dropped_and_the_present_one_stays(
         self, store: Store, crawl: int
     ) -> None:
         for number in (-(2**63), 5, 2**63 - 1):

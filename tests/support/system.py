@@ -57,9 +57,9 @@ class System:
     """One broker and one worker (a supervisor with ``processes`` children).
 
     ``redis`` are node addresses (none: the embedded one); ``settings`` are further GREENCRAWL_
-    variables in lower case without prefix; ``secrets`` such that only the workers get, and
-    which crawls may use as they like; ``broker_cpu`` and ``worker_cpu`` pin processes to a core.
-    ``checkout``: the processes are those of another one, with its own ``.venv``.
+    variables in lower case without prefix; ``secrets`` are variables that only the workers get, and
+    that crawls may use as they like; ``broker_cpu`` and ``worker_cpu`` pin processes to a core. If
+    ``checkout`` is given, the processes are those of that checkout, with its own ``.venv``.
     """
 
     def __init__(

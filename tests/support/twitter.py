@@ -123,7 +123,7 @@ class Twitter(ApiServer):
         self.lasts = lasts
         self.client_id = f"client-{secrets.token_urlsafe(12)}"
         self.client_secret = f"s:cret/+&{secrets.token_urlsafe(18)}"
-        """With what has to be encoded; the key of OAuth 1.0a is its own."""
+        """It has characters that must be encoded; OAuth 1.0a has a key and a secret of its own."""
         self.key, self.key_secret = "consumerkey0001", f"keysecret{secrets.token_hex(16)}"
         self.app_token = f"AAAA%2F{secrets.token_hex(20)}"
         self.codes: dict[str, dict[str, str]] = {}

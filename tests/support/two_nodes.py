@@ -17,7 +17,7 @@ from tests.support.redis_server import RedisServer
 TIMEOUT_SECONDS = 0.3
 """The time that a frozen node costs in a test."""
 PARTITIONS = 24
-"""Enough that each node has some: the nodes' random ids decide which one has which."""
+"""So many that each node has some: the random ids of the nodes decide which node has which."""
 
 
 class TwoNodes:

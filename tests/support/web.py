@@ -32,12 +32,12 @@ from tests.support.checkout import ROOT
 from tests.support.site_server import Hit, arrival, listeners
 
 _RECORD = struct.Struct("<IIIdd")
-"""Host, page (or a number below), status, arrived, ended."""
+"""Host, page (or one of the two numbers below), status, arrived, ended."""
 _ROBOTS = 0xFFFFFFFF
 _OTHER = 0xFFFFFFFE
 HEAD_BYTES = 64 * 1024
 LONG_SECONDS = 5.0
-"""The time for a client to take a long answer, for which all others wait."""
+"""The time for a client to take a long answer; all other clients wait meanwhile."""
 ABANDONED = 0
 """Status in the log of a request whose connection was closed before its answer."""
 

@@ -49,7 +49,7 @@ def number_of(target: str) -> int:
 
 
 def target_of(number: int) -> str:
-    """Return the path of a number of the log."""
+    """Return the path of the file that has this number in the log."""
     if number == USUAL_PLACE:
         return "/sitemap.xml"
     kind, own = divmod(number, KIND_STEP)
@@ -77,7 +77,7 @@ def needs(page: int) -> list[str]:
 
 
 def needed(page: int) -> list[str]:
-    """Return the same, with the requisites of these."""
+    """Return paths of requisites of a page, and of the requisites that these need."""
     found = needs(page)
     for path in found[1:]:
         number = int(path[3:])
@@ -106,6 +106,6 @@ def below(number: int, most: int) -> range:
 
 
 def trap(number: int, most: int) -> bytes:
-    """Return a page of the trap, which has ``most``."""
+    """Return a page of the trap, which has ``most`` pages."""
     links = "".join(f"<a href=/t/{day}>more</a> " for day in below(number, most))
     return f"<!doctype html><title>Calendar</title><p>Nothing on this day.</p>{links}".encode()

@@ -57,7 +57,8 @@ while True:
 
 
 class SupervisorProcess:
-    """Started on entering, stopped by process id on leaving. ``program`` is the children's."""
+    """A supervisor that is started on entering and stopped by its process id on leaving. Its
+    children run ``program``."""
 
     def __init__(self, folder: Path, program: str, *, processes: int = 1, **settings: str) -> None:
         self.data = folder / "data"

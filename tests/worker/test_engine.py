@@ -249,7 +249,7 @@ def test_a_reconcile_that_a_node_has_missed_is_sent_later_while_leasing_goes_on(
     assert len(rig.broker.calls(ReconcileRequest)) == told, "it has heard it"
 
 
-def test_sessions_that_a_node_may_have_opened_unheard_are_reconciled(
+def test_a_worker_reconciles_if_a_node_may_have_opened_sessions_without_an_answer(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.engine.OWED_SECONDS", 0.0)

@@ -83,7 +83,7 @@ def test_a_last_modified_time_is_sent_unchanged_only_if_it_is_valid(date: str, s
     assert fields_of(Validators("", date)) == ({"if-modified-since": date} if sent else {})
 
 
-def test_both_validators_are_sent_if_the_server_told_both() -> None:
+def test_both_validators_are_sent_if_the_server_sent_both() -> None:
     assert fields_of(Validators('"a"', DATE)) == {
         "if-none-match": '"a"', "if-modified-since": DATE,
     }  # fmt: skip

@@ -26,7 +26,7 @@ from tests.support.redis_server import RedisServer
 
 HOSTS = 20
 
-# It asks for hosts, and waits for the answer for ever.
+# A program that asks for hosts and waits for the answer for ever.
 ASKER = """
 import socket, ssl, sys, time
 port, trust, message, how = int(sys.argv[1]), sys.argv[2], sys.argv[3].encode(), sys.argv[4]
@@ -101,9 +101,9 @@ def broker(
 
 
 def asker(broker: Broker, how: str = "") -> subprocess.Popen[str]:
-    """Return a process that waits for hosts. It has most room, so it would be served first.
+    """Return a process that waits for hosts. It has the most room, so it would be served first.
 
-    With ``how`` it closes the connection on request, with unread data before the end.
+    With ``how`` it closes the connection on request, after data that the broker does not read.
     """
     body = json.dumps(
         {"worker": "dead", "incarnation": 1, "sequence": 1, "max_sessions": 1000, "wait": 20}

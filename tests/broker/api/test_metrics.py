@@ -41,7 +41,7 @@ def test_metrics_have_the_openmetrics_format_only_if_it_is_requested(parts: Part
 
 
 def test_counters_of_crawls_are_left_out_while_a_node_is_away(parts: Parts) -> None:
-    """A sum without that node would look like a counter that was reset, and then jumped."""
+    """A sum without that node would look like a counter that was reset and that jumps later."""
     parts.store.put_crawl("news", CrawlOptions(), [])
     shown = Metrics(parts.service)
     counter, gauge = 'greencrawl_crawl_stored_pages_total{crawl="news"} 0.0', "_waiting_urls{"

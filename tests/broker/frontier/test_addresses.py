@@ -165,7 +165,7 @@ def test_records_of_addresses_are_dropped_when_their_shares_have_ended(
 def test_requests_of_all_holders_in_a_window_never_exceed_the_cap(
     frontier: Frontier, seed: int
 ) -> None:
-    """Holders come, pause and die; each uses its own clock, from before it asked."""
+    """Holders come, pause and die; each counts the time of its share from before it asked."""
     draw = random.Random(seed)
     cap, window = draw.choice([1, 2, 5, 10]), draw.choice([0.5, 1.0, 4.0])
     now, starts_of = 0.0, defaultdict(list)
@@ -199,7 +199,7 @@ def test_open_connections_of_all_holders_never_exceed_the_cap(
     frontier: Frontier, seed: int
 ) -> None:
     """Holders open as many connections as they may, close idle ones beyond their share, and report
-    those in use. A holder that stops calling closes its own when its share ends."""
+    those in use. A holder that stops calling closes its connections when its share ends."""
     draw = random.Random(seed)
     cap = draw.choice([1, 3, 10])
     now, most = 0.0, 0

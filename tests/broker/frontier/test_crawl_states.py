@@ -436,7 +436,7 @@ def test_seeds_of_a_paused_crawl_that_no_partition_knows_are_kept(
     crawl = store.put_crawl("untold", CrawlOptions(scope="any"), ())
     store.set_state(crawl.id, "paused")
     store.add_seeds(crawl.id, [Admission(PAGE)])
-    for _ in range(2):  # it is told, and then they are taken in
+    for _ in range(2):  # the first look makes the crawl known, the second admits the seeds
         broker.look()
     assert store.pending_seeds() == []
     assert _waiting(broker, crawl) == 1

@@ -263,7 +263,7 @@ def test_operator_slows_blocks_and_frees_a_host(frontier: Frontier, store: Store
 def test_no_slot_opens_beside_a_session_that_keeps_a_delay(
     frontier: Frontier, store: Store
 ) -> None:
-    """Although the crawl with this delay has nothing waiting there any more."""
+    """This holds even though the crawl with this delay has nothing waiting there any more."""
     slow = new_crawl(frontier, store, "slow", delay=5)
     fast = new_crawl(frontier, store, "fast", delay=0, slots=3)
     frontier.admit(slow.id, urls("h.example", 1))
@@ -330,7 +330,7 @@ def test_extend_tells_sessions_of_a_blocked_host_to_stop(frontier: Frontier, sto
     assert frontier.extend([item], 30) == ["stop"]
 
 
-def test_extend_tells_sessions_to_stop_that_do_not_keep_an_operators_delay(
+def test_extend_stops_sessions_that_do_not_keep_an_operators_delay(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=1)
@@ -448,7 +448,7 @@ def test_rest_after_a_crash_counts_from_the_death_and_is_the_delay_at_least(
     assert frontier.host("idle.example").next_in <= 1
 
 
-def test_a_worker_that_another_of_its_name_superseded_is_told_so_and_changes_nothing(
+def test_a_worker_hears_that_another_of_its_name_superseded_it_and_changes_nothing(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -578,7 +578,7 @@ def test_worker_that_leaves_twice_and_comes_again_works(frontier: Frontier, stor
 def test_first_incarnation_is_not_taken_for_one_that_has_left(
     frontier: Frontier, store: Store
 ) -> None:
-    """The number may be 0."""
+    """The number of the first incarnation may be 0."""
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, [a for n in range(2) for a in urls(f"h{n}.example", 1)])
     worker = Worker(frontier, incarnation=0)

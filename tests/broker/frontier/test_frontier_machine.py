@@ -65,7 +65,7 @@ LIMITED, MAX_PAGES = 2, 30
 """The crawl that has a limit."""
 HOST_BUDGET, PARTITION_BUDGET = 500, 1600
 LEAST_BYTES = 32 * 35
-"""The number of tasks that a crawl may have back in a partition whatever the budget."""
+"""The bytes of tasks that a crawl may get back in a partition, whatever the budget."""
 TASK_BYTES, HOST_BYTES = 24, 240
 """As in ``lua/shared/common.lua``."""
 
@@ -117,7 +117,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self.crawls[number] = crawl
         self.paused: set[int] = set()
         self.halted: set[int] = set()
-        """Of those: their leased tasks have to be given back."""
+        """Paused crawls whose leased tasks have to be given back."""
         self.said: list[Crawl] = list(self.crawls.values())
         """Rows of crawls as they were sent, or read by a process that sends them later."""
         self.epoch = 1
@@ -173,7 +173,7 @@ class FrontierMachine(RuleBasedStateMachine):
         return max([self.adaptive[host], self.operator[host], *(DELAYS[c] * 1000 for c in waiting)])
 
     def free(self, held: Held, ended: float) -> None:
-        """The slot is free; requests may have been sent until ``ended`` (ms)."""
+        """Free the slot of a session; requests may have been sent until ``ended`` (ms)."""
         s, held.open = held.session, False
         rest = ended + max(self.delay_ms(s.host), s.delay * 1000)
         self.rest[s.host] = max(self.rest[s.host], rest - 100)
@@ -547,8 +547,8 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), crawl=st.sampled_from([2, 2, 1]))
     def block_against_a_hint(self, data: st.DataObject, crawl: int) -> None:
-        """A host is blocked, and the hint says that it is due: at delay 0 only the block holds
-        it."""
+        """A host is blocked though the hint says that it is due; at delay 0 only the block keeps
+        requests away."""
         live = [h for h in self.held.values() if h.open and h.session.crawl == crawl]
         if live:
             held = data.draw(st.sampled_from(live))
@@ -654,7 +654,7 @@ class FrontierMachine(RuleBasedStateMachine):
         """A call of an earlier pass, or of an earlier holder, comes late; the next pass has read
         the result.
 
-        ``reads``: the earlier pass is late as a whole, and first reads under its number.
+        If it ``reads``, the whole earlier pass is late: it first reads under its own number.
         """
         quotas = self.frontier._quotas
         self.epoch += taken_over

@@ -90,7 +90,7 @@ def test_a_new_frontier_has_the_newest_rules() -> None:
 def test_the_first_spelling_of_a_url_is_queued_and_leased_unchanged(
     version: int, frontier: Frontier, crawl: Crawl
 ) -> None:
-    """In one batch, in a later one, and together with URLs that are not equivalent."""
+    """This holds in one batch, in a later one, and together with URLs that are not equivalent."""
     one = version == 2
     assert frontier.admit(crawl.id, admissions(*SPELLINGS, *DIFFERENT)) == [
         True, not one, not one, *[True] * len(DIFFERENT),
@@ -105,7 +105,7 @@ def test_the_first_spelling_of_a_url_is_queued_and_leased_unchanged(
 def test_the_state_of_a_url_does_not_depend_on_its_spelling(
     version: int, frontier: Frontier, crawl: Crawl
 ) -> None:
-    """Waiting, leased, or to be tried again."""
+    """The URL waits, is leased, or is to be tried again."""
     frontier.admit(crawl.id, admissions(FIRST))
     asked = SPELLINGS if version == 2 else [FIRST]
 

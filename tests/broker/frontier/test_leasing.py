@@ -170,7 +170,7 @@ def test_partitions_whose_node_is_away_are_asked_again_and_the_others_served(rig
     assert ([one.session for one in reply.sessions], reply.lost) == (["1/h.example"], False)
 
 
-def test_partitions_beyond_the_sessions_asked_for_stay_due(rig: Rig) -> None:
+def test_partitions_for_which_a_call_has_no_room_stay_due(rig: Rig) -> None:
     rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], 0]
     for p in range(3):
         rig.leasing.note(p, 1, now_ms())
@@ -296,7 +296,8 @@ def test_a_due_host_waits_briefly_for_the_worker_with_far_more_room(rig: Rig) ->
 
 
 def test_a_worker_that_has_waited_long_gets_one_host_because_its_room_is_unknown(rig: Rig) -> None:
-    """All of its sessions may have ended: it gets one host, with which it comes back."""
+    """All of its sessions may have ended. It gets one host, and reports its room when it comes
+    back."""
     one_host_each(rig)
     waiting = gevent.spawn(rig.lease, room=50, worker="a")
     others = gevent.spawn(rig.lease, room=100, worker="b")

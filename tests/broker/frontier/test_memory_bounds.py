@@ -54,7 +54,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def frontier(server: RedisServer, store: Store) -> Iterator[Frontier]:
-    """Not started, so that nothing happens by itself."""
+    """A frontier that is not started, so that nothing happens by itself."""
     frontier = Frontier([server.url], store, partitions=PARTITIONS, request_seconds=5, create=True)
     yield frontier
     frontier.stop()
@@ -154,7 +154,7 @@ SMALL = 6 * 1024 * 1024
 
 @pytest.fixture
 def small(redis_server: RedisServer, store: Store) -> Iterator[Frontier]:
-    """On a Redis with little memory, and started."""
+    """A started frontier on a Redis with little memory."""
     redis_server.client.config_set("maxmemory", SMALL)
     frontier = Frontier(
         [redis_server.url], store, partitions=PARTITIONS, request_seconds=5, create=True
@@ -171,7 +171,7 @@ def new_crawl(frontier: Frontier, store: Store, name: str = "c", **options: Any)
 
 
 class Visitor:
-    """Leases, closes and finishes all waiting tasks."""
+    """A worker that leases, closes and finishes all waiting tasks."""
 
     def __init__(self, frontier: Frontier) -> None:
         self.frontier, self.sequence = frontier, 0

@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def frontier(redis_server: RedisServer, store: Store) -> Iterator[Frontier]:
-    """With room for some ten URLs a host."""
+    """A frontier with room for some ten URLs a host."""
     frontier = Frontier(
         [redis_server.url],
         store,
@@ -392,7 +392,8 @@ def test_the_overflow_of_a_paused_crawl_is_not_refilled(frontier: Frontier, stor
 def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
-    """Above half of the budget, and with other hosts to lease: nothing else would bring it back."""
+    """More than half of the budget is used, and there are other hosts to lease: so nothing else
+    would bring the host back."""
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     redis_server.client.hset(keys.OWNER, "host_budget", 3000)
     others = [f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p]

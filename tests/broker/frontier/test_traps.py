@@ -82,21 +82,20 @@ class Visitor:
         assert self.frontier.finish([FinishItem(**names, task=1, outcome=done)]) == ["ok"]
 
     def visit(self, host: str, traps: bytes = b"") -> bytes:
-        """Visit a host, and report that; return the statistics with which the session began."""
+        """Visit a host and report ``traps``; return the statistics with which the session began."""
         session = self.lease(host)
         self.close(session, traps)
         return session.traps
 
 
 def kept(server: RedisServer) -> dict[str, int]:
-    """Name of a record, without its partition → its bytes."""
+    """Return the bytes of each record, by its name without the partition."""
     found = server.client.keys("gc:{*:t:*")
     return {str(name).split(":t:")[1]: server.client.strlen(name) for name in found}
 
 
 def accounted(frontier: Frontier, server: RedisServer) -> list[int]:
-    """Return the sum of each partition, which must be that of its index; records must be those of
-    the index."""
+    """Return the sum of each partition; check that sum and records agree with the index."""
     sums = []
     for p in frontier.partitions:
         prefix = keys.partition(p)

@@ -230,7 +230,7 @@ def test_a_known_url_of_a_finished_crawl_is_fetched_by_force_whatever_the_store_
     assert rig.fetch() == [PAGE]
 
 
-def test_a_stopped_crawl_goes_on_if_a_url_is_forced_that_waits(rig: Rig) -> None:
+def test_a_stopped_crawl_goes_on_if_a_waiting_url_is_forced(rig: Rig) -> None:
     rig.seed(PAGE)
     rig.frontier.put_crawl(rig.store.set_state(rig.crawl.id, "done", STOPPED))
     assert rig.seed(PAGE) == ["duplicate"]
@@ -240,7 +240,7 @@ def test_a_stopped_crawl_goes_on_if_a_url_is_forced_that_waits(rig: Rig) -> None
     assert rig.fetch() == [PAGE]
 
 
-def test_after_a_loss_of_redis_each_url_is_fetched_once_that_was_forced_or_not(rig: Rig) -> None:
+def test_after_a_loss_of_redis_each_url_is_fetched_once_whether_forced_or_not(rig: Rig) -> None:
     rig.seed(PAGE)
     rig.fetch()
     rig.seed(PAGE, OTHER)

@@ -38,7 +38,7 @@ HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=5, version="
 
 
 class Rig:
-    """Two brokers over one store; each is told of the other's changes that ``tell`` passes on."""
+    """Two brokers over one store; ``tell`` passes changes from the first to the second."""
 
     def __init__(self, folder: Path) -> None:
         self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")

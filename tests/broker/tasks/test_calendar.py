@@ -239,7 +239,7 @@ def test_a_blocked_host_waits_and_one_that_is_down_is_left_to_the_next_period(
 
 
 def fail(rig: Rig, host: str, redis_server: RedisServer, times: int) -> None:
-    """Let a session of a host be refused, as if it were the last of ``times``."""
+    """Let a session of a host be refused, as if this were the last of ``times`` failures."""
     session = next(one for one in rig.lease() if one.host == host)
     report = HostReport(failed="refused", block=7200.0, requests=1)
     item = CloseItem(

@@ -1,5 +1,5 @@
-"""A node comes back as an older copy, with tasks of pages that were fetched since and are due by
-now."""
+"""A node comes back as an older copy; it has tasks of pages that were fetched since and are due
+again."""
 
 from __future__ import annotations
 

@@ -322,7 +322,7 @@ def test_a_resting_crawl_without_further_periods_is_done_when_it_would_wake_up(r
 
 
 def test_a_crawl_ends_when_the_store_has_max_pages_whatever_redis_counted(rig: Rig) -> None:
-    """A page is in the store whose task was never finished, and comes back for ever."""
+    """The store has a page whose task was never finished: the task comes back for ever."""
     crawl = rig.crawl(max_pages=2)
     rig.store.commit(Commit([page(crawl.id, 1), page(crawl.id, 2)]))
     rig.see(crawl, stored=1, leased=1)
@@ -344,7 +344,7 @@ def test_a_crawl_whose_pages_were_fetched_again_goes_on_until_the_store_has_max_
     assert rig.state() == ("done", "max_pages")
 
 
-def test_a_limit_that_is_set_after_the_last_page_counts_pages_that_were_fetched_again_once(
+def test_a_limit_that_is_set_after_the_last_page_counts_each_refetched_page_once(
     rig: Rig,
 ) -> None:
     crawl = rig.crawl()
@@ -466,7 +466,7 @@ def test_the_note_of_a_crawls_end_is_kept_if_a_step_is_cut_short(
 
 
 def test_a_holder_that_reaches_no_redis_leaves_the_duty_to_others(rig: Rig) -> None:
-    """No message names the crawls, and none is due to be scanned."""
+    """No message names the crawls, and no crawl is due to be scanned."""
     crawl = rig.crawl()
     rig.see(crawl, admitted=1, waiting=1)
     clock = rig.store.clock().clock
@@ -481,8 +481,8 @@ def test_a_holder_that_reaches_no_redis_leaves_the_duty_to_others(rig: Rig) -> N
 
 @pytest.fixture
 def given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return when upkeep was left to others, each time; no broker takes it, though one could at
-    once."""
+    """Return the times at which the holder gave the duty of upkeep up. No other broker takes it,
+    though one could take it immediately."""
     times: list[float] = []
     give_up = rig.service.duties.give_up
 
@@ -550,7 +550,7 @@ def test_a_holder_forgets_after_a_while_how_often_it_gave_up_the_duty(
     while len(given_up) < 5:
         rig.now += rig.upkeep.step(())
         assert rig.now < 1000
-    rig.now += FORGOTTEN_SECONDS + 1.0  # others have had it, and reach all nodes
+    rig.now += FORGOTTEN_SECONDS + 1.0  # others, which reach all nodes, had the duty meanwhile
     back = rig.now
     while given_up[-1] < back:
         rig.now += rig.upkeep.step(())
@@ -625,7 +625,7 @@ def test_the_upkeep_does_not_admit_a_batch_that_a_request_is_admitting(rig: Rig)
 def test_the_upkeep_leaves_a_batch_to_its_request_from_the_commit_on(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The upkeep may look between the commit and the requester's turn."""
+    """A step of the upkeep may come between the commit and the next step of the request."""
     crawl = rig.crawl()
     add_seeds = rig.store.add_seeds
 

@@ -304,7 +304,7 @@ def test_a_holder_that_stood_still_changes_neither_redis_nor_the_store(
     ):
         with pytest.raises(DutyLost):
             write()
-    redis_server.client.config_set("maxmemory", "1gb")  # so that each budget would be another
+    redis_server.client.config_set("maxmemory", "1gb")  # so that the budgets would change
     held.frontier.watch_memory()
     with pytest.raises(DutyLost):
         stale.works[0].step()  # it still believes that it has the duty

@@ -160,7 +160,7 @@ def until(holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
 
 
 def main_texts(command: Command, name: str) -> list[str | None]:
-    """Return the texts of a crawl's pages; there are some."""
+    """Return the main texts of a crawl's pages with text; fail if there are no such pages."""
     with closing(open_store(f"sqlite:///{command.folder / 'data' / 'content.sqlite'}")) as store:
         pages = [page for _, page in store.pages(store.crawl(name).id)]
     found = [page.main for page in pages if page.status == 200 and page.text]

@@ -40,7 +40,7 @@ from tests.support.store_records import page
 __all__ = ["command", "root", "site"]
 
 ENDS_SECONDS = 5.0
-"""On an idle machine it takes a tenth of that."""
+"""The longest time until a broker ends; on an idle machine it takes a tenth of it."""
 LINKS = 40_000
 
 

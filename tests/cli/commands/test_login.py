@@ -451,7 +451,7 @@ def test_a_successful_login_ends_the_block_of_hosts_whose_login_had_failed(
             terminal.secret(club_username=USERNAME, club_password="wrong too")
             assert terminal.login("club", "--status") == 0
             assert "refused" in terminal.said
-            assert terminal.login("club") == 1  # a message of the broker is not the operator's
+            assert terminal.login("club") == 1  # the operator has not permitted the broker's entry
             assert "GREENCRAWL_AUTH_CLUB_HOSTS" in terminal.said
             terminal.secret(club_hosts=site.origin())
             assert terminal.login("club") == 1

@@ -206,7 +206,7 @@ def test_a_second_logger_takes_over_and_no_line_is_shown_twice(tmp_path: Path) -
         with logger_here(tmp_path / "b", port=ports[1]) as (_, first):
             say(sender, range(1, 101))
             wait_until(lambda: first.taken_lines >= 100, SECONDS, "taken by its first")
-            first.flush()  # they are on disk, and the sender does not know that
+            first.flush()  # the lines are on disk, but the sender does not know that
         say(sender, range(101, 201))
         wait_until(lambda: other.taken_lines >= 200, SECONDS, "taken by the other")
         with logger_here(tmp_path / "b", port=ports[1]) as (_, again):

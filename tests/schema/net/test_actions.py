@@ -208,7 +208,7 @@ def test_an_article_titled_delete_is_recognised_by_its_neighbours() -> None:
     with_buttons = [*urls, f"{H}/o/55-1", f"{H}/o/56-2"]
     found = by_texts(with_buttons, ["Cut", "Delete", "Paste", "Delete", "Delete"])
     assert found.keys() == set(with_buttons[3:])
-    # Links that are beside every article are none; nor are links beside other buttons.
+    # A link that stands beside every article, or beside other buttons, is no such title.
     assert by_texts(urls, ["Delete", "Delete", "Cut"]).keys() == set(urls[:2])
     assert by_texts(urls, ["Edit", "Delete", "Reply"]).keys() == {urls[1]}
     assert by_texts(urls, ["编辑", "删除", "查看"]).keys() == {urls[1]}
@@ -216,7 +216,7 @@ def test_an_article_titled_delete_is_recognised_by_its_neighbours() -> None:
     assert by_texts(urls, ["Create post", "Delete post", "List"]) == {}, "a manual's"
 
 
-def test_a_log_out_link_is_recognised_among_any_neighbours_but_not_a_page_so_titled() -> None:
+def test_a_log_out_link_is_recognised_beside_any_links_and_a_page_titled_log_out_is_not() -> None:
     urls = [f"{H}/m/{n}" for n in (1, 2, 3)]
     assert by_texts(urls, ["首页", "个人中心", "退出"]).keys() == {urls[2]}
     assert by_texts([f"{H}/wiki/Logout"], ["Logout"]) == {}
@@ -229,7 +229,7 @@ def test_a_url_is_an_action_if_any_of_its_links_says_that_it_logs_out() -> None:
 
 
 def test_a_url_is_no_action_if_another_link_only_shows_it() -> None:
-    """As if a script made a link to the page itself delete the page."""
+    """On some sites a script lets a link to the page itself delete the page."""
     shown, edit = f"{H}/posts/3", f"{H}/posts/3/edit"
     assert by_texts([shown, edit, shown], ["Show", "Edit", "Destroy"]) == {}
     assert by_texts([shown, shown], ["A title", "Delete"]) == {}

@@ -1,4 +1,4 @@
-"""Origins that credentials are for."""
+"""Origins to which credentials belong."""
 
 from __future__ import annotations
 

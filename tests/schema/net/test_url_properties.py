@@ -179,7 +179,7 @@ def test_plain_references_agree_with_the_parser(reference: str) -> None:
 )
 @settings(max_examples=examples(200, 10_000), deadline=None)
 def test_plain_urls_agree_with_the_parser(url: str) -> None:
-    """Together with a base every URL goes through the parser."""
+    """A URL that comes with a base always goes through the parser."""
     assert canonical_or_none(url) == canonical_or_none(url, "https://example.org/a")
 
 

@@ -139,7 +139,7 @@ def test_the_command_exports_records_and_refuses_options_that_do_not_fit(
         assert b"--items is for jsonl and csv" in capfdbinary.readouterr().err
 
 
-def test_csv_defuses_a_text_that_looks_like_a_negative_number_but_no_number() -> None:
+def test_csv_defuses_a_text_that_looks_like_a_negative_number_and_keeps_real_numbers() -> None:
     items = ItemsCsv(("n", "t"))
     made = items.page(page(1, 1, items=encoded({"n": -1.5, "t": "-1.5"})))
     assert made == b"-1.5,'-1.5\r\n"

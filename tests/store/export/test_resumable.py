@@ -123,7 +123,7 @@ def test_a_killed_export_goes_on_and_ends_in_the_same_file_as_an_unbroken_one(
     assert not out.exists()
     assert out.with_name(f"out.{kind}.part.state").exists()
     with out.with_name(f"out.{kind}.part").open("ab") as part:
-        part.write(b"half a record" * 10_000)  # which no state describes
+        part.write(b"half a record" * 10_000)  # the state knows nothing of it
     code, said = export(data, "--format", kind, "-o", out)
     assert code == 0
     assert "continuing after" in said

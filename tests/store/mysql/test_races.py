@@ -119,7 +119,7 @@ def test_no_row_is_written_for_a_crawl_after_its_deletion(
         store.add_seeds(crawl, links("http://a/"))
 
 
-def test_the_newest_of_final_states_written_at_once_stays_and_alone_is_counted(
+def test_only_the_newest_of_final_states_written_at_once_stays_and_is_counted(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     store.commit(Commit(finals=[final(crawl, 1, 1000)]))
@@ -267,7 +267,7 @@ def test_a_transaction_runs_again_after_a_deadlock(
     before = int(rows_of(topology, "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")[0][1])
     connection = connect(topology, topology.masters[0])
     with connection.cursor() as db:
-        db.execute("BEGIN")  # with more to undo than the other one, which is given up
+        db.execute("BEGIN")  # it has more to undo than the commit, so the commit is given up
         db.execute("INSERT INTO ballast VALUES " + ", ".join(["(1)"] * 500))
         db.execute("SELECT 1 FROM pages WHERE crawl = %s AND fingerprint = 2 FOR UPDATE", (crawl,))
         works = Commit([page(crawl, n, 2000) for n in (1, 2)], [attempt(crawl, 1)])
@@ -302,7 +302,7 @@ def test_batches_of_seeds_that_come_together_share_a_commit(
 def test_batches_of_seeds_that_met_a_deadlock_are_written_again(
     store: Store, crawl: int, topology: Topology
 ) -> None:
-    """The first one is refused with its whole transaction; its counter (MyISAM) is not undone."""
+    """The first batch is refused with its whole transaction; the counter (MyISAM) is not undone."""
     rows_of(topology, "CREATE TABLE met (times INT) ENGINE = MyISAM")
     rows_of(topology, "INSERT INTO met VALUES (0)")
     rows_of(
@@ -398,7 +398,8 @@ def test_a_steward_never_sees_an_old_domain_at_an_open_server(
     """A steward would treat it as a server that was started anew, and begin another term."""
 
     class Opened(Admin):
-        """Opened for epoch 9, in the order of a steward, after the first of our questions."""
+        """After the first of our questions a steward opens the server for epoch 9: first it sets
+        the domain, then the fence."""
 
         def status(self, like: str) -> dict[str, str]:
             self.set_global(gtid_domain_id=9)
@@ -434,7 +435,7 @@ def test_a_server_whose_replication_names_no_master_follows_none(topology: Topol
 def test_a_server_promises_the_higher_of_two_ballots_that_are_asked_for_at_once(
     topology: Topology,
 ) -> None:
-    """After promises to both it could accept two terms, each by a majority of its own."""
+    """If it promised both, two terms could be accepted, each by a majority of its own."""
     admin = Admin(topology, topology.masters[0])
     admin.prepare()
     admin.enrol(Vote())

@@ -91,7 +91,8 @@ def test_a_store_that_opens_amid_a_set_up_waits_for_its_end(
 def test_an_earlier_database_is_refused_until_it_is_migrated(
     topology: Topology, store: Store, tmp_path: Path
 ) -> None:
-    """Applied by the newer version; this one goes on with the unknown migration."""
+    """The newer version applies its migration; this version goes on beside a migration that it
+    does not know."""
     newer = tmp_path / "mysql"
     shutil.copytree(FOLDER, newer)
     more = newer / "9002_pre_more.sql"

@@ -458,7 +458,7 @@ def test_a_step_deletes_few_rows_of_the_journal_and_lets_others_write_after_it(
 ) -> None:
     monkeypatch.setattr(attempts, "DELETED", 20)
     january, february = (start_ms(month_of(0) + 12 * 61 + n) for n in range(2))
-    kinds = ("ok", "timeout", "ok")  # one that is passed over must be met only once
+    kinds = ("ok", "timeout", "ok")  # a row that is passed over must be read only once
     tries = [attempt(crawl, n, january + n, kind=kinds[n % 3]) for n in range(90)]
     store.commit(Commit(attempts=tries))
     left = [len(rows_left(store))]

@@ -127,7 +127,8 @@ def test_a_refetch_with_the_same_body_keeps_the_frame_and_may_change_the_text(
 def test_the_frame_of_a_late_page_is_not_taken_for_that_of_a_page_with_the_same_body(
     store: SqliteStore, crawl: int
 ) -> None:
-    """Two pages have one new body: the frame is that of the first page, which is left out."""
+    """Two pages have one new body. The frame would be that of the first page, but this page is left
+    out."""
     store.commit(Commit([page(crawl, 1, 2000, body=b"newer", text="newer")]))
     late = page(crawl, 1, 1000, body=BODY, text=OTHER)
     store.commit(Commit([late, page(crawl, 2, 1000, body=BODY, text=TEXT)]))

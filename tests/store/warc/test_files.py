@@ -126,7 +126,7 @@ def test_a_body_that_has_a_record_already_is_written_as_a_revisit(
     twice = [page(1, n, 6000, body=b"new") for n in (4, 5)]
     files.append(twice, {})
     files.close()
-    again = WarcFiles(folder)  # which remembers nothing: the record itself describes it
+    again = WarcFiles(folder)  # it remembers nothing, and reads about the body in its record
     again.append([page(1, 6, 7000, body=b"same")], {(1, digest(b"same")): place})
     again.close()
     assert check(finished(folder)) == ""
@@ -195,7 +195,7 @@ POINTS = {
     "warc.before_rename": 1,
     "warc.after_rename": 1,
 }
-"""Point → the least number of reported appends, of four with a file each."""
+"""Point → the least number of appends, of four, that are reported before the kill."""
 BY_NIGHT = ("warc.before_write:2", "warc.before_sync:2", "warc.after_sync:2")
 """By day ``test_store`` kills there."""
 

@@ -1,4 +1,4 @@
-"""A store with bodies in WARC files keeps the same contract; and its particularities."""
+"""The contract of stores with bodies in WARC files, and the particularities of such a store."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_settings_of_store_and_bodies_open_sql_and_warc_together(
             open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", no_place)
 
 
-def test_pages_without_the_setting_of_bodies_are_read_but_for_their_bodies(
+def test_pages_are_read_without_their_bodies_if_the_setting_of_bodies_is_missing(
     tmp_path: Path, folder: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"

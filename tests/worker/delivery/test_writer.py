@@ -478,7 +478,7 @@ def resting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resting]:
     gevent.killall(made.rig.greenlets)
 
 
-def test_result_of_a_host_that_rests_leaves_with_one_that_is_urgent(resting: Resting) -> None:
+def test_result_of_a_host_that_rests_leaves_with_an_urgent_result(resting: Resting) -> None:
     resting.rig.put(2)
     resting.now += 0.01
     assert resting.settled() == [1, 2]

@@ -293,7 +293,7 @@ def test_a_copy_waits_a_bounded_time_for_an_original_that_is_never_stored(
     assert [page and page.directives for page in pages] == [None, None]
 
 
-# -- what the same is
+# -- which texts count as the same
 
 
 @pytest.mark.parametrize(

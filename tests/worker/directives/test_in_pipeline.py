@@ -104,7 +104,7 @@ def test_an_x_robots_tag_applies_only_to_the_crawler_that_it_names(
         ("25 Jun 2030 15:00:00 PST", ""),
     ],
 )
-def test_a_page_is_not_kept_if_its_unavailable_after_was_over_at_the_fetch(
+def test_a_page_is_not_kept_if_its_date_unavailable_after_was_over_at_the_fetch(
     world: World, date: str, withheld: str
 ) -> None:
     page = stored(world, f'<meta name=robots content="unavailable_after: {date}">' + PAGE)

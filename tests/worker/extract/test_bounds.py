@@ -81,7 +81,7 @@ print(len(failed))
 
 
 def test_memory_comes_from_what_libxml2_used_before(compiled_at: Path) -> None:
-    """An allocator that somebody else has set keeps its pieces, and gets them back."""
+    """Pieces of memory from an allocator that somebody else has set go back to that allocator."""
     begin = """
 import ctypes
 libxml, libc = ctypes.CDLL(etree.__file__), ctypes.CDLL(None)

@@ -166,7 +166,7 @@ def test_the_next_supervisor_waits_until_the_address_of_the_exporter_is_free(
     assert done.stdout.split() == ["held", "free"]
 
 
-def test_an_exporter_that_has_just_been_started_ignores_what_tells_it_to_end(
+def test_an_exporter_that_has_just_been_started_ignores_signals_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()

@@ -43,7 +43,7 @@ def test_a_damaged_file_of_incarnations_names_no_dead_ones(path: Path, content: 
     assert found.dead == ()
 
 
-def test_an_incarnation_of_an_earlier_version_is_below_all_that_come(path: Path) -> None:
+def test_an_incarnation_of_an_earlier_version_is_below_all_later_ones(path: Path) -> None:
     path.parent.mkdir()
     path.write_text(str(int(time.time()) + 10**6))
     found = next_incarnation(path)

@@ -186,7 +186,7 @@ def test_a_redirect_of_robots_txt_on_its_own_host_fetches_no_page(world: World) 
 def test_redirects_of_robots_txt_lead_to_two_other_hosts_at_most(
     world: World, redirects: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is its own server; the host before them asks the first question."""
+    """Each host has a server of its own; a host before them asks the first question."""
     monkeypatch.setattr(cache, "ASK_SECONDS", 0.0)
     with (
         RawServer(answer(b"User-agent: *\nDisallow: /")) as third,

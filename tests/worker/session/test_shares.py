@@ -129,8 +129,8 @@ class Process:
 def test_processes_with_many_hosts_at_one_address_get_about_equal_rates(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once the first kept all connections, idle ones; the others had starts but could not use
-    them."""
+    """This failed in the past: the first process kept all connections, though they were idle, and
+    the others had starts but could not use them."""
     for module in (addresses, shares_module):
         monkeypatch.setattr(module, "SHARE_SECONDS", 1.0)
     processes, most = [Process(frontier, "a", 20)], 0
@@ -156,7 +156,8 @@ def test_processes_with_many_hosts_at_one_address_get_about_equal_rates(
 def test_requests_that_waited_for_the_domain_take_from_the_same_share_of_the_address(
     pair: tuple[Shares, Shares],
 ) -> None:
-    """Once a share that nobody used while they waited was forgotten, and requested twice."""
+    """This failed in the past: a share that nobody used while requests waited was forgotten, and
+    was requested twice."""
     caps = Caps(address_rate=8, address_connections=8, domain_rate=100)
     times: list[float] = []
 

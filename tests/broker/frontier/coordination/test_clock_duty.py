@@ -131,7 +131,7 @@ def test_a_jump_of_the_clock_is_undone_once_and_all_brokers_take_the_time(
 ) -> None:
     for one in brokers:
         look(one)
-    redis_server.client.hset(keys.OWNER, "gap", 2 * HOUR)  # a longer one no broker needs to set
+    redis_server.client.hset(keys.OWNER, "gap", 2 * HOUR)  # no broker needs to set a longer gap
     before = [one.nodes[0].now_ms() for one in brokers]
     began = time.monotonic()
     jump(redis_server, ms)
@@ -158,11 +158,11 @@ def test_a_jump_that_looks_like_a_late_call_is_undone_at_a_later_call(
 
 
 @pytest.mark.parametrize("ms", [300, 1900, 2000])
-def test_a_jump_shorter_than_a_call_may_be_late_shortens_no_delay(
+def test_a_jump_of_up_to_two_seconds_shortens_no_delay(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store, ms: int
 ) -> None:
-    """It does not matter which of the two leases next, nor that the holder of the duty has not
-    called since."""
+    """This holds whichever of the two brokers leases next, even if the holder of the duty has not
+    called since the jump."""
     session = leased(brokers[0], store)
     finish_all(brokers[0], session)
     close(brokers[0], session, delay=2.5)
@@ -211,7 +211,7 @@ def test_a_holder_reads_the_clock_again_if_its_time_is_inexact(
 def test_a_holder_reads_the_clock_before_it_confirms_the_time(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
-    """The jump is so short that a call may be late by as much."""
+    """The jump is so short that it looks like a late call."""
     for one in brokers:
         look(one)
     node = brokers[1].nodes[0]
@@ -245,8 +245,8 @@ def test_a_worker_gets_a_confirmed_time_and_not_the_duty_of_the_clock(
 def test_a_jump_is_undone_once_though_another_process_accepted_it(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
-    """The other process calls like a replay, which expects no time. Then ``used`` is in the time
-    after the jump."""
+    """The other process calls like a replay, which expects no time. After its call ``used`` is in
+    the time after the jump."""
     holder, _ = brokers
     look(holder)
     redis_server.client.hincrby(keys.OWNER, "offset", HOUR)
@@ -279,7 +279,7 @@ def test_a_node_is_not_opened_with_a_time_in_the_future(
         before = node.now_ms() - time.monotonic() * 1000
         redis_server.client.hset(keys.OWNER, "run", "another")
         jump(redis_server, HOUR)
-        if forgot:  # as whoever heard of the epoch of a claim that failed
+        if forgot:  # as a broker does that hears of the epoch of a failed claim
             node.clock.forget()
         until(lambda: _quiet(lambda: look(only)), 5)
         assert node.now_ms() - time.monotonic() * 1000 == pytest.approx(before, abs=100)

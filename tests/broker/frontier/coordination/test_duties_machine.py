@@ -1,11 +1,11 @@
 """Duties, versions, quotas and debts: two brokers that stand still between any two calls.
 
-There are two real Redis nodes and a real store. A holder of a duty goes one call at a time; another
-takes the duty meanwhile; then the first goes on with its next write, which must change nothing.
-Between them crawls are seeded, paused, resumed, deleted, made again and finished, and nodes hear of
-that in any order; nodes are cut off while pages with links to them are committed. When all is calm
-again, nothing may be lost, each crawl must have ended, none of them early, and no page may be
-stored beyond a limit.
+There are two real Redis nodes and a real store. A holder of a duty makes one call at a time.
+Another broker takes the duty meanwhile; then the first one goes on with its next write, which must
+change nothing. Between these calls crawls are seeded, paused, resumed, deleted, made again and
+finished, and nodes hear of these changes in any order; nodes are cut off while pages with links to
+them are committed. When all is calm again, nothing may be lost, each crawl must have ended, none of
+them early, and no page may be stored beyond a limit.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class DutiesMachine(World):
     def stand_still_before_a_node(
         self, stall: tuple[str, str], count: int, broker: int, which: int, other: int
     ) -> None:
-        """Under these duties each call of a node is fenced; a batch of seeds is completed."""
+        """A holder stands still before a fenced call of a node, or before it marks a batch of seeds
+        as admitted."""
         name, call = stall
         self.stall(name, {call}, count, broker, which | 1, other)
 
@@ -157,7 +158,7 @@ class DutiesMachine(World):
         self.end_all(names.PURGE)
         self.mend()
         self.pass_time(DUTY_SECONDS + 1)
-        self.job(names.PURGE, broker, 999)  # left by other brokers
+        self.job(names.PURGE, broker, 999)  # finish what other brokers left
         for crawl in self.known(PLAIN):
             self.give(PLAIN, self.fresh(HOSTS[which % 4], 6), broker, 999)
             self.brokers[broker].service.purge(crawl, HOSTS[which % 4])
@@ -170,7 +171,7 @@ class DutiesMachine(World):
         self.fences.advance(task, 999)
 
     def end_all(self, name: str) -> None:
-        """The process that was doing this dies."""
+        """Kill the processes that do the work of this duty."""
         for task in self.pace.living():
             if task.name == name:
                 self.kill(task)
@@ -207,7 +208,7 @@ class DutiesMachine(World):
 
     @rule(name=st.sampled_from(NAMES), pause=st.booleans(), broker=EITHER, steps=STEPS)
     def pause(self, name: str, pause: bool, broker: int, steps: int) -> None:
-        """The store knows at once; partitions are told later, or never."""
+        """The store has the new state; partitions get it later, or never."""
         for crawl in self.known(name):
             self.said.append(crawl)
             if (crawl.ended and (pause or crawl.finished)) or (crawl.stopping and pause):
@@ -224,7 +225,8 @@ class DutiesMachine(World):
 
     @rule(name=st.sampled_from(NAMES), now=st.booleans(), broker=EITHER, steps=STEPS)
     def stop(self, name: str, now: bool, broker: int, steps: int) -> None:
-        """Partitions are told later, or never; the holder of the duty ends the crawl."""
+        """The store has the new state; partitions get it later, or never. The holder of the duty
+        ends the crawl."""
         for crawl in self.known(name):
             self.said.append(crawl)
             if crawl.state == "done" and not crawl.finished:
@@ -444,8 +446,8 @@ class DutiesMachine(World):
     def come_to_owe_late(self, node: int, broker: int) -> Paced:
         """A page is stored, and only much later its link turns out to be undeliverable.
 
-        Nobody could know of the debt meanwhile. The broker that writes the tick has just seen that
-        there is none; it is returned in the state in which it stops before the node.
+        Until then no broker can know of the debt. Return the job that writes the tick: it has just
+        seen that there is no debt, and stops before it calls the node.
         """
         self.mend()
         self.recover(node, broker, 999)
@@ -502,7 +504,7 @@ class DutiesMachine(World):
     def end_meanwhile(
         self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
     ) -> None:
-        """Crawls are about to be found finished, and something comes between the two scans."""
+        """Something comes between the two scans that would find crawls finished."""
         self.end(which, broker, calls, count, comes, late)
 
     @rule(
@@ -512,12 +514,13 @@ class DutiesMachine(World):
     def end_before_a_page_comes(
         self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
     ) -> None:
-        """The same, and it comes from a worker that was fetching all the time."""
+        """A page comes between the two scans, from a worker that was fetching all the time."""
         self.end(which, broker, calls, count, comes, late)
 
     @rule(name=st.sampled_from(NAMES), which=WHICH, broker=EITHER)
     def come_before_it_is_shut(self, name: str, which: int, broker: int) -> None:
-        """A crawl was found still twice; seeds or a late page come just before it is shut."""
+        """Two scans found nothing to do in a crawl; seeds or a late page come just before it is
+        shut."""
         self.mend()
         self.resume(name, broker)
         self.moment += 1
@@ -559,12 +562,12 @@ class DutiesMachine(World):
 
     @rule(which=WHICH, broker=EITHER)
     def end_before_a_debt_comes(self, which: int, broker: int) -> None:
-        """The same, and all of its links lead to a node that is away."""
+        """Before a crawl is set done, a page comes whose links all lead to a node that is away."""
         self.end(which, broker, {"set_state"}, 1, "debt", 999)
 
     @rule(which=WHICH, broker=EITHER, count=COUNTS)
     def end_before_an_old_word_comes(self, which: int, broker: int, count: int) -> None:
-        """The same, and a process that read an old row of the crawl says that the crawl is
+        """Before a crawl is set done, a process that read an old row says that the crawl is
         active."""
         self.end(which, broker, {"set_state"}, count, "word", 999)
 
@@ -589,7 +592,7 @@ class DutiesMachine(World):
         tasks = []
         if which % 2 or comes == "word":  # they look at the clock in time, and commit late
             tasks = [self.deliver(1 - broker, *one, 1, True) for one in late_ones]
-        self.pass_time(31.0)  # the holders of these stop, and others take them next
+        self.pass_time(31.0)  # the leases of these tasks end, and others take the tasks next
         if not self.quiet(broker):
             return
         rows = self.store.crawls()
@@ -603,7 +606,7 @@ class DutiesMachine(World):
                 self.pause(name, True, 1 - broker, late)
         if comes in ("cut", "debt"):
             self.cut(None, which % 2)
-        if comes == "word":  # to the state of a moment ago
+        if comes == "word":  # the state of a moment ago
             for crawl in rows:
                 self.tell(crawl, 1 - broker, 999)
         if comes in ("page", "cut", "debt", "word"):

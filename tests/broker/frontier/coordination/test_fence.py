@@ -1,4 +1,4 @@
-"""Without an answer of the store no session is opened or kept, and this counts as no failure."""
+"""While the store does not answer, no session is opened or kept; this is not a failure."""
 
 from __future__ import annotations
 

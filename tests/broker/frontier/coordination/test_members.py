@@ -34,7 +34,7 @@ def test_a_heartbeat_expires_and_only_the_latest_life_of_a_member_counts(node: N
     assert beats.life("w") == 5
     assert [beat.facts for beat in beats.heard(["w", "v"]).values()] == [Facts(pages=2)]
     assert 0 < node.command("PTTL", keys.beat("w")) <= 1000 * BEAT_SECONDS
-    node.command("PEXPIRE", keys.beat("w"), 0)  # its silence lasted that long
+    node.command("PEXPIRE", keys.beat("w"), 0)  # as after a silence of that length
     assert beats.heard(["w"]) == {}
     assert beats.beat("w", 5, Facts()) == "new"
 

@@ -94,7 +94,8 @@ class Rig:
         assert self.brokers[0].close_sessions([close]) == ["ok"]
 
     def store_pages(self, crawl: Crawl, session: Session) -> list[str]:
-        """Store a page for each of its tasks; return their URLs. None is one too many."""
+        """Store a page for each task of the session; return their URLs. The limit must allow all of
+        them."""
         urls = [task.url for task in session.tasks]
         number_of = self.brokers[0].fingerprint
         self.sequence += 1
@@ -331,7 +332,7 @@ def test_a_node_that_came_back_begins_with_no_quota(rig: Rig, redis_server: Redi
 def test_a_scan_tells_the_holder_of_the_quota_duty_that_quota_is_needed(
     redis_server: RedisServer, store: Store
 ) -> None:
-    """The broker with the duty may not have been able to give any quota when it was told."""
+    """When the broker with the duty got its last message, it may not have had any quota to give."""
     rig = Rig(redis_server, store, 2)
     try:
         other = rig.brokers[1]
@@ -365,6 +366,6 @@ def test_quota_in_a_partition_that_is_away_is_asked_for_until_the_partition_answ
         f"h{n}.example" for n in range(1, 99) if broker.partition_of(f"h{n}.example") not in away
     )
     broker.admit(crawl.id, [Admission(f"http://{other}/{n}") for n in range(3)])
-    assert rig.lease() == []  # this broker is told once
+    assert rig.lease() == []  # this broker gets only one message
     away.clear()
     wait_until(lambda: quotas(rig, crawl).get(broker.partition_of(other)), 5, "quota is given")

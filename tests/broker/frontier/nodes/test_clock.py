@@ -131,7 +131,7 @@ def test_sessions_outlive_a_broker_that_was_away_though_workers_went_on_admittin
 def test_a_frozen_broker_is_an_outage_too(
     redis_server: RedisServer, frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker comes back with the time that it expects, and takes the node's."""
+    """When the broker goes on, it expects another time than the node has, and takes the node's."""
     session = leased(frontier, store)
     frozen = [gevent.spawn(lambda: None)]
     monkeypatch.setattr(frontier._wake_ups, "heartbeat", lambda *_, **__: frozen.append(None) or 0)
@@ -267,8 +267,8 @@ def test_urls_admitted_while_the_clock_is_ahead_are_leased_once_it_is_set_back(
     monkeypatch: pytest.MonkeyPatch,
     met: bool,
 ) -> None:
-    """A worker calls, whose calls expect no time; ``met``: a broker without the duty has seen the
-    jump."""
+    """The calls of a worker expect no time. If ``met``, a broker without the duty has seen the jump
+    before."""
     crawl = new_crawl(frontier, store, delay=0)
     worker, node = Frontier([redis_server.url], store), frontier.nodes[0]
     monkeypatch.setattr(frontier._wake_ups, "heartbeat", lambda *_, **__: 0)

@@ -247,14 +247,14 @@ def reconcile(
 
 
 def test_a_workers_name_is_free_though_a_node_never_heard_of_its_last_holder(rig: TwoNodes) -> None:
-    """While it was away a worker started again after a crash, and left."""
+    """While the node was away, a worker started again after a crash, and left."""
     frontier = rig.open()
     ask = partial(reconcile, frontier)
     away = frontier.nodes[0]
     assert ask(1, 1).superseded == 0
     assert ask(5, 1).superseded == 0
     rig.freeze(away)
-    with pytest.raises(Unavailable):  # known to be away, so it will not hear of this later
+    with pytest.raises(Unavailable):  # from now on the frontier sends it nothing
         away.command("PING")
     assert ask(7, 1).away
     ask(7, 2, leaving=True)
@@ -272,7 +272,7 @@ def test_a_workers_name_is_free_though_nodes_heard_of_different_holders_that_lef
     for incarnation in (1, 5):
         assert ask(incarnation, 1).superseded == 0
     rig.freeze(away)
-    with pytest.raises(Unavailable):  # known to be away, so it will not hear of this later
+    with pytest.raises(Unavailable):  # from now on the frontier sends it nothing
         away.command("PING")
     assert ask(7, 1).away
     ask(7, 2, leaving=True)
@@ -443,7 +443,7 @@ def test_a_debt_is_paid_once_by_one_broker_however_often_it_is_cut_off(
 def test_links_of_a_paid_debt_that_a_node_loses_are_in_the_window_of_its_recovery(
     rig: TwoNodes,
 ) -> None:
-    """The node is set back to before its debt was paid, after the debt was paid."""
+    """After the debt was paid, the node comes back in its state from before the payment."""
     frontier = rig.open()
     frontier.recovery.rest_ms = 0
     _, away = frontier.nodes
@@ -521,7 +521,8 @@ def test_links_are_queued_though_their_worker_is_late_and_dies_before_it_admits_
 def test_the_tick_of_a_node_that_only_workers_do_not_reach_stays_until_its_debt_is_paid(
     rig: TwoNodes,
 ) -> None:
-    """Otherwise a copy from before that, restored later, would not get it."""
+    """Otherwise a copy of the node from before the payment, restored later, would never get the
+    links."""
     frontier = rig.open(start=False)
     up, cut = frontier.nodes
     since = rig.store.clock().clock

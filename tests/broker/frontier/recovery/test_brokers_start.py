@@ -1,4 +1,4 @@
-"""Brokers that start at the same moment: both serve, and neither treats the other as a loss."""
+"""Brokers that start at the same moment: both serve, and neither takes this for a loss of data."""
 
 from __future__ import annotations
 

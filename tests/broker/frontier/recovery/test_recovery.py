@@ -105,18 +105,18 @@ class Rig:
         )  # fmt: skip
 
     def store_page(self, name: str, *links: str, **more: Any) -> None:
-        """Act like a worker, except for finishing."""
+        """Store a page and admit its links, as a worker does, but do not finish its task."""
         page = self.page(name, *links, **more)
         stamp = self.store.commit(Commit([page]))
         self.frontier.admit(self.crawl.id, page.links, stamp=stamp)
 
     def refilled(self, frontier: Frontier | None = None) -> Any:
-        """Return the counters of the crawl, once a scan counts again."""
+        """Wait until a scan counts again; return the counters of the crawl."""
         at = frontier or self.frontier
         return until(lambda: _quietly(lambda: at.scan(self.crawl.id)), 30)
 
     def waiting(self) -> list[str]:
-        """Return the URLs that a worker leases, once it may; they are finished."""
+        """Wait until a worker may lease; finish the URLs that it leases, and return them."""
         worker, found = Worker(self.frontier), []
         sessions = until(lambda: _lease_or_nothing(worker), 10)
         while sessions:
@@ -235,8 +235,8 @@ def test_forced_seeds_that_were_never_fetched_are_queued_once_however_many_they_
 
 
 @pytest.mark.parametrize("lost", ["since a copy", "all"])
-def test_a_recovery_queues_a_url_once_that_several_batches_force(rig: Rig, lost: str) -> None:
-    """Each period of a crawl that begins again forces its seeds."""
+def test_a_url_that_several_batches_force_is_queued_once_in_a_recovery(rig: Rig, lost: str) -> None:
+    """A crawl that begins again forces its seeds in each period."""
     rig.seed("h.example/a", "h.example/b")
     assert rig.waiting() == ["h.example/a", "h.example/b"]
     rig.tick(MARGIN + 3)
@@ -555,7 +555,7 @@ def test_a_hosts_delay_counts_from_the_last_request_of_sessions_that_were_forgot
 def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker would drop the links, a broker the seeds."""
+    """Otherwise a worker would drop the links, and a broker the seeds."""
     go_on, real = Event(), rig.frontier.tell_node
 
     def slow(*given: Any, **named: Any) -> None:
@@ -610,7 +610,7 @@ def test_links_are_never_acknowledged_by_a_server_whose_epoch_is_over(rig: Rig) 
     worker = Frontier([rig.server.url], rig.store)
     other = rig.broker(copy.url)
     try:
-        rig.refilled(other)  # otherwise the replay brings what is committed now
+        rig.refilled(other)  # otherwise the replay would send what is committed next
         page = rig.page("h.example/", "h.example/link")
         stamp = rig.store.commit(Commit([page]))
         assert stamp.epochs == {worker.nodes[0].id: 2}
@@ -621,7 +621,7 @@ def test_links_are_never_acknowledged_by_a_server_whose_epoch_is_over(rig: Rig) 
         assert admitted == [True]
         rig.frontier.tick(rig.store.clock())
         with pytest.raises(Unavailable, match="epoch 2"):
-            rig.frontier.stats(rig.crawl)  # nor does its broker continue there
+            rig.frontier.stats(rig.crawl)  # the broker of the old master stops, too
     finally:
         worker.nodes[0].close()
         other.stop()
@@ -643,7 +643,7 @@ def test_a_node_is_claimed_under_a_new_epoch_if_the_raised_one_stays_unused(
 ) -> None:
     rig.seed("h.example/")
     node = rig.frontier.nodes[0]
-    assert rig.store.raise_epoch(node.id, 1, 2)  # and the broker that did it died
+    assert rig.store.raise_epoch(node.id, 1, 2)  # by a broker that died then
     rig.frontier.tick(rig.store.clock())
     assert "epoch 2" in str(rig.frontier.ready())
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.FENCED_SECONDS", 0.0)
@@ -880,8 +880,7 @@ def test_repair_of_a_healthy_node_changes_nothing(rig: Rig, everything: bool) ->
 def test_a_repair_continues_the_running_replay_unless_it_needs_a_larger_one(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: bool, second: bool, replays: list[str]
 ) -> None:
-    """If another broker opens the node at the same time, it must not do so before that one is
-    finished."""
+    """The node must not be opened before the last replay has ended."""
     rig.seed("h.example/a")
     rig.tick(MARGIN + 5)
     go_on, real = Event(), rig.store.replay_links

@@ -74,7 +74,7 @@ class RecoveryMachine(World):
         try:
             self.brokers[number] = Broker(self)
         except Unavailable:
-            return  # what it meets is being opened by the other: it is started again later
+            return  # the other broker is opening the node: this one is started again later
         old.node.close()
 
     # -- seeds
@@ -132,7 +132,7 @@ class RecoveryMachine(World):
         release=st.booleans(), steps=STEPS,
     )  # fmt: skip
     def close(self, which: int, broker: int, block: float, release: bool, steps: int) -> None:
-        """Its fetching ends now; the message is sent in time or late."""
+        """The fetching of a session ends now; its close is sent in time or late."""
         if not self.fetching():
             return
         (held,) = some(self.fetching(), which)
@@ -216,8 +216,8 @@ class RecoveryMachine(World):
     def park_amid_a_release(
         self, which: int, broker: int, first: int, then: int, lost: bool
     ) -> None:
-        """A worker parks URLs of a shape that is being released; or it is released, and Redis goes
-        back to before."""
+        """A worker parks a URL of a shape that is being released; if ``lost``, Redis goes back to
+        its state from before that."""
         for held in some(self.fetching(), which):
             (task,) = some(held.session.tasks, which // 7)
             self.copy()
@@ -286,7 +286,7 @@ class RecoveryMachine(World):
         steps=STEPS,
     )  # fmt: skip
     def pause(self, crawl: int, broker: int, pause: bool, steps: int) -> None:
-        """The store knows at once; the node is told later, or never."""
+        """The store has the new state; the node gets it later, or never."""
         known = self.store.crawl(crawl)
         self.said.append(known)
         if known.state == "done":
@@ -314,8 +314,8 @@ class RecoveryMachine(World):
     def roll_back(self, which: int, nothing: bool) -> None:
         """Redis comes back in an earlier state, or empty.
 
-        The owner's run shows that this is another process, since it differs from the present one.
-        The test can set only the owner's value.
+        The test sets ``run`` in the owner record to another value than that of the running server:
+        this looks as if another process had come.
         """
         if nothing or not self.copies:
             self.plain.flushall()
@@ -327,7 +327,7 @@ class RecoveryMachine(World):
 
     @rule()
     def restart_redis(self) -> None:
-        """It was killed, and lost nothing."""
+        """Redis is killed and started again, and loses nothing."""
         self.another_process()
 
     @rule(broker=st.sampled_from([0, 1]))
@@ -342,7 +342,7 @@ class RecoveryMachine(World):
 
     @rule(seconds=st.sampled_from([0.5, 3.5, 12.0, 31.0, 70.0, 400.0]), heard=st.booleans())
     def time_passes(self, seconds: float, heard: bool) -> None:
-        """With ``heard`` brokers called all the time; otherwise this was an outage."""
+        """If ``heard``, brokers call during this time; otherwise it is an outage."""
         self.pass_time(seconds, heard=heard)
 
     @rule(seconds=st.sampled_from([3600, -3600, 1.5, -1.5, 0.3]))
@@ -362,7 +362,7 @@ class RecoveryMachine(World):
                 return
         self.jumped += seconds * 1000
         self.move_clock(seconds * 1000, silent=True)
-        for at in (*self.brokers, self.brokers[0]):  # one of them has the duty of setting it
+        for at in (*self.brokers, self.brokers[0]):  # one of them has the duty of the clock
             self.work("look", 999, partial(at.frontier.host, HOSTS[0]), at)
 
     # -- moves that are likelier together than by chance
@@ -457,7 +457,7 @@ class RecoveryMachine(World):
         self.tick(broker, after, 999)
         again = self.work("refill", first, lambda: self.refill_now(at), at)
         while not (noted or again.over or again.before == "overflow_taken"):
-            again.step(1)  # the node has some, and this is about to be noted
+            again.step(1)  # the node has some rows, and the store does not know that yet
         self.holds()
         self.roll_back(0, False)
         self.reopened(1 - broker)
@@ -471,9 +471,9 @@ class RecoveryMachine(World):
         lost=st.sampled_from(["", "new", "before", "after", "all"]), forced=st.booleans(),
     )  # fmt: skip
     def forget_what_is_on_its_way(self, broker: int, first: int, lost: str, forced: bool) -> None:
-        """Pages are stored and asked for again, and their tasks are forgotten, or their broker dies
-        between queueing and noting. Another broker asks again, and a person forces some. Or a copy
-        comes back in which pages that are asked for again wait as new."""
+        """Stored pages are asked for again. Then Redis forgets their tasks, or the broker dies
+        between queueing and noting; another broker asks for them again, and a person forces some.
+        If ``lost`` is "new", a copy comes back in which these pages wait as new."""
         at = self.brokers[broker]
         if lost == "new":
             self.copy()

@@ -77,8 +77,7 @@ def overflow(rig: Rig) -> list[str]:
 
 
 def recovered(rig: Rig) -> None:
-    """The broker opens the node and gives it what it is owed; then nothing is under way any
-    more."""
+    """Wait until the broker has opened the node and given it all that it is owed."""
     rig.refilled()
     job = rig.frontier.recovery._jobs[rig.frontier.nodes[0].id]
     assert job.greenlet is not None
@@ -281,9 +280,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def pages_apart(rig: Rig, *others: str) -> list[str]:
-    """Return twenty pages of which, also together with ``others``, no two have the same slot in the
-    filter of sent links, where they would displace each other. The slots depend on the frontier's
-    secret."""
+    """Return twenty pages. No two of them and of ``others`` have the same slot in the filter of
+    sent links, where one would displace the other. The slots depend on the frontier's secret."""
     identity = rig.frontier.identity
     for first in itertools.count(0, 20):
         pages = [f"{HOST}/{n}" for n in range(first, first + 20)]

@@ -230,7 +230,7 @@ def test_a_hook_is_judged_by_all_pages_of_a_crawl_that_is_seen_for_the_first_tim
     assert look(watch, 60, 15, first={1}) == {}, "only once"
 
 
-def test_a_hook_is_judged_once_more_when_its_crawl_has_ended_and_later_from_that_count() -> None:
+def test_a_hook_is_judged_at_the_end_of_its_crawl_and_later_by_the_pages_since_then() -> None:
     watch = CrawlWatch()
     look(watch, 20, 0, first={1})
     assert look(watch, 30, 10, ENDED) == {
@@ -401,7 +401,7 @@ def test_the_next_coordinator_does_not_judge_pages_that_the_previous_one_has_jud
 # -- each is sent once, whichever broker is the coordinator
 
 
-def test_each_alert_is_told_once_when_it_begins_and_once_when_it_is_over(rig: Rig) -> None:
+def test_each_alert_is_sent_once_when_it_begins_and_once_when_it_is_over(rig: Rig) -> None:
     with RawServer(answer(status="204 No Content")) as server:
         hook = Webhook(server.url("/hook"))
         one, other, third = (rig.broker(name, hook) for name in ("b-3", "b-2", "b-1"))

@@ -131,7 +131,7 @@ def test_a_coordinator_that_does_not_reach_a_node_leaves_the_duty_to_others(rig:
     one, other = rig.broker("b-2"), rig.broker("b-1")
     one.look()
     rig.queue.lost_node = "n1"
-    for _ in range(2):  # looks, between two checks of members
+    for _ in range(2):  # it looks between two checks of members
         rig.passed(CHECK_SECONDS / 2 - 1, one)
     assert not one.holds
     other.look()
@@ -307,7 +307,7 @@ def test_a_sample_has_the_dead_letters_of_now_after_urls_were_queued_again(
     assert (sample.pages, sample.bytes, sample.dead, sample.parked) == (5, 600, 1, 1)
 
 
-def test_an_unchanged_crawl_has_samples_at_both_ends_of_that_time_and_few_between(
+def test_a_crawl_that_does_not_change_has_few_samples_between_the_first_and_the_last(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
@@ -364,7 +364,7 @@ def test_a_crawl_has_no_sample_while_a_node_is_away_and_one_after_its_end(
     rig.queue.lost_node = "n1"
     counting.now["fetched"] = 1
     rig.passed(150, broker)
-    monkeypatch.setattr(rig.queue, "count", lambda _: {})  # it had just stopped answering
+    monkeypatch.setattr(rig.queue, "count", lambda _: {})  # the node has just stopped answering
     rig.passed(60, broker)
     assert minutes(rig) == [0]
     rig.queue.lost_node = ""
@@ -450,7 +450,7 @@ def test_a_member_that_was_not_heard_of_for_a_minute_is_lost_and_comes_back(rig:
     rig.join("w-0")
     rig.join("w-1")
     broker.look()
-    rig.silence("w-0")  # this is the case half a minute after its last heartbeat
+    rig.silence("w-0")  # as half a minute after its last heartbeat
     rig.passed(LOST_SECONDS - BEAT_SECONDS, broker)
     assert lost(rig) == []
     rig.passed(CHECK_SECONDS, broker)
@@ -464,7 +464,7 @@ def test_no_member_is_lost_while_even_the_brokers_own_heartbeat_is_not_heard(rig
     broker = rig.broker("b-1")
     rig.join("w-0")
     broker.look()
-    rig.queue.beats.away = True  # as with a Redis that has lost all of them
+    rig.queue.beats.away = True  # as with a Redis that has lost all heartbeats
     rig.passed(300, broker)
     assert lost(rig) == []
     rig.queue.beats.away = False
@@ -494,12 +494,12 @@ def test_members_have_more_time_to_be_heard_of_while_a_node_is_away(
 def test_a_member_is_lost_in_time_though_the_duty_is_left_again_and_again_while_a_node_is_away(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The duties' own clock does not move here: a broker takes back what it has left.
+    # The clock of the duties does not move here, so the broker can take the duty that it left.
     monkeypatch.setattr("greencrawl.broker.tasks.coordinator.coordinator.CUT_SECONDS", 0.0)
     broker = rig.broker("b-1")
     rig.join("w-0")
     rig.queue.lost_node = "n1"
-    rig.silence("w-0")  # this is the case half a minute after its last heartbeat
+    rig.silence("w-0")  # as half a minute after its last heartbeat
     began = rig.now
     while not lost(rig):
         assert rig.now - began < 2 * CHECK_SECONDS

@@ -150,7 +150,8 @@ def test_missing_server_programs_are_named_with_their_package(
 def test_a_missing_part_of_the_installer_is_named_with_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run the script itself, as on a machine that has the server's core and not the clients'."""
+    """Run the script itself, as on a machine that has the core package of the server but not that
+    of the clients."""
     installer = tmp_path / "bin" / "mariadb-install-db"
     installer.parent.mkdir()
     text = Path(program("mariadb-install-db")).read_text()

@@ -58,7 +58,7 @@ def next_epoch(writer: str) -> Callable[[WriterTerm | None], WriterTerm]:
     return lambda now: WriterTerm((now.epoch if now else 0) + 1, writer)
 
 
-def test_a_change_of_the_register_is_seen_by_the_next_and_no_change_confirms_it() -> None:
+def test_a_change_of_the_register_sees_the_last_one_and_an_empty_change_confirms_it() -> None:
     voters = [Memory(n) for n in range(5)]
     register = Register(voters, together=plain)
     assert register.read() is None
@@ -84,7 +84,7 @@ def test_a_majority_of_voters_decides_and_a_minority_does_not(up: int, enough: b
             register.read()
 
 
-def test_a_chosen_value_is_kept_if_one_voter_alone_of_the_next_majority_has_it() -> None:
+def test_a_chosen_value_is_kept_if_only_one_voter_of_the_next_majority_has_it() -> None:
     voters = [Memory(n) for n in range(5)]
     register = Register(voters, together=plain)
     register.change(next_epoch("a"))

@@ -262,7 +262,7 @@ def test_notes_of_a_steward_say_what_to_do() -> None:
     assert "does not name it" in said(WriterTerm(1, "elsewhere:3306"), WRITER)
 
 
-def test_the_last_look_of_a_steward_is_told_without_a_question_to_the_servers() -> None:
+def test_the_last_look_of_a_steward_is_reported_without_a_question_to_the_servers() -> None:
     steward = steward_of(URL)
     assert steward is not None
     assert ring_of(steward) is None  # no pass yet

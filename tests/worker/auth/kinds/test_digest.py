@@ -316,8 +316,8 @@ def test_real_server_keeps_a_wrong_password_out(archive: Lighttpd, algorithm: st
 def test_real_server_accepts_the_digest_for_any_target_as_it_was_requested(
     archive: Lighttpd, target: str, status: int
 ) -> None:
-    """A digest of another spelling is refused, whatever the password: the server has what was
-    sent."""
+    """A digest of another spelling is refused even if the password is right: the server computes
+    with the target that was sent."""
     origin = archive.url("SHA-256").rstrip("/")
     secrets = {"username": USERNAME, "password": archive.password}
     given = make(Digest(name="d", hosts=(origin,)), secrets)
