@@ -26,7 +26,7 @@ def is_loopback(host: str) -> bool:
 
 
 def matches(header: str, *tokens: str) -> tuple[bool, ...]:
-    """Tell for each of ``tokens`` whether an ``Authorization`` header carries it; none carries "".
+    """Return for each of ``tokens`` whether an ``Authorization`` header carries it; never for "".
 
     All tokens are always compared, each in constant time.
     """
@@ -54,7 +54,7 @@ def is_own(origin: str, scheme: str, host: str | None) -> bool:
 
 
 def foreign(host: str | None, origin: str | None, *, scheme: str = "") -> str:
-    """Say why an open listener refuses a request with these headers; "" if it does not.
+    """Return why an open listener refuses a request with these headers; "" if it does not.
 
     A listener with pages of its own gives the ``scheme`` of the request: its own pages may call it.
     """

@@ -48,7 +48,8 @@ def point(name: str) -> None:
 
 
 def note(name: str, texts: Iterable[str]) -> None:
-    """Append a line ``monotonic seconds, tab, text`` for each text, if this point is armed so."""
+    """If this point is armed with ``>FILE``, append a line ``monotonic seconds, tab, text`` for
+    each text."""
     if _noted >= 0 and name == _armed:
         now = time.monotonic()
         os.write(_noted, "".join(f"{now:.3f}\t{text}\n" for text in texts).encode())

@@ -15,9 +15,9 @@ V = TypeVar("V")
 class CrawlCache(Generic[K, V]):
     """A mapping that drops entries which nobody uses.
 
-    When an entry is used, those that were not used for ``idle_seconds`` are dropped. Beyond
-    ``most`` entries, those are dropped that were not used for longest. The caller computes a
-    dropped value again.
+    When an entry is used, all entries that were not used for ``idle_seconds`` are dropped. Beyond
+    ``most`` entries, the entry that was not used for the longest time is dropped. The caller
+    computes a dropped value again.
     """
 
     def __init__(self, most: int, idle_seconds: float, clock: Clock = monotonic) -> None:

@@ -33,7 +33,7 @@ class InvalidUrl(GreencrawlError, ValueError):
 class InvalidConfig(GreencrawlError, ValueError):
     """Raised when settings or a crawl's options are wrong; the message names every bad field.
 
-    ``problems`` holds one ``(field, what is wrong)`` pair for each.
+    ``problems`` holds one ``(field, what is wrong)`` pair for each bad field.
     """
 
     def __init__(self, problems: list[tuple[str, str]]) -> None:

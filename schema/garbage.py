@@ -1,4 +1,4 @@
-"""When a process runs the garbage collector, which finds cycles of objects.
+"""Decides when a process runs the garbage collector, which finds cycles of objects.
 
 The objects that a process imports stay, some 100,000, and each full collection goes through all
 objects. So no collection runs while a process starts; the start then takes a third less CPU. After
@@ -17,7 +17,7 @@ def starting() -> None:
 
 
 def started() -> None:
-    """Never scan the objects that exist now. Look for cycles only among new ones.
+    """Never scan the objects that exist now. Look for cycles only among new objects.
 
     This saves 5 % of a page's CPU.
     """

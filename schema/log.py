@@ -25,7 +25,7 @@ finally:
 
 
 class _StandardError:
-    """The standard error at the time of each line: it may have been replaced since.
+    """Writes each line to the present standard error, which may have been replaced.
 
     A line is written in one call with its end, because other processes write there, too. If it
     cannot be written, as on a full disk, it is lost: logging never ends a process.
@@ -135,8 +135,8 @@ class Trouble:
     it is over.
 
     ``event`` and ``over`` are what these lines say. ``lasted`` in them are seconds from the first
-    failure on, ``times`` counts failures. A failure that comes and goes has no more lines than
-    that.
+    failure on, ``times`` counts failures. The beginning of a failure that comes and goes is logged
+    at most once a minute, too.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from greencrawl.schema.text.variables import Network
 
 PREFIX = "GREENCRAWL_"
 _PASSWORD = re.compile(r"^([a-z]+://[^:/?#@]*):.*@", re.DOTALL)
-"""Up to the last "@", which no server's name has."""
+"""It matches up to the last "@": no server's name has an "@"."""
 
 AUTH = "AUTH_"
 AUTH_FIELDS = (
@@ -94,7 +94,7 @@ class Settings:
 
     @property
     def redis_addresses(self) -> tuple[str, ...]:
-        """Return the URLs of the nodes; the URL of the embedded one if none are set."""
+        """Return the URLs of the nodes; the URL of the embedded node if none are set."""
         return self.redis or (f"unix://{self.redis_socket}",)
 
     @property
@@ -313,7 +313,7 @@ RENAMED = {"LOG_MONTHS": "JOURNAL_MONTHS", "LOG_DAYS": "JOURNAL_DAYS"}
 def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings:
     """Read settings from ``environ`` (the process's own by default) and keyword overrides.
 
-    An override is named like the field, with the text that the variable would hold. Raises
+    An override has the name of the field and the text that the variable would hold. Raises
     :class:`InvalidConfig` naming every unknown and malformed variable at once.
     """
     given = {

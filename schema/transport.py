@@ -16,7 +16,7 @@ POOL = 16
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """An address that gave no answer; ``sent`` if it may have processed the request."""
+    """An address that gave no answer; ``sent``: it may have processed the request."""
 
     why: str
     sent: bool

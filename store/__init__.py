@@ -1,4 +1,4 @@
-"""The store's content: pages, attempts, final states, seeds. ``open_store`` opens one by its
+"""The store's content: pages, attempts, final states, seeds. ``open_store`` opens a store by its
 URL."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
     """Open the store at ``url``: ``sqlite:///PATH``, or ``mysql://…``.
 
     A SQLite file is created or migrated; ``sqlite:///data/x.sqlite`` is relative,
-    ``sqlite:////srv/x.sqlite`` absolute. An empty MySQL database is set up. ``bodies`` is as
-    GREENCRAWL_BODIES has it. Without ``upgrade`` a SQLite file is not migrated: for callers that
+    ``sqlite:////srv/x.sqlite`` absolute. An empty MySQL database is set up. ``bodies`` takes the
+    values of GREENCRAWL_BODIES. Without ``upgrade`` a SQLite file is not migrated: for callers that
     only read. Open it once per process. Raises InvalidConfig for another scheme or a database that
     is not for this version, Unavailable when no server takes writes.
     """
@@ -61,7 +61,7 @@ def _file(url: str) -> Path:
 
 
 def open_bodies(bodies: str) -> Bodies | None:
-    """Open the files of ``warc:FOLDER``; None for ``sql``. Raises InvalidConfig."""
+    """Open the files of ``warc:FOLDER``; return None for ``sql``. Raises InvalidConfig."""
     kind, _, folder = bodies.partition(":")
     if kind == "warc" and folder:
         return WarcFiles(Path(folder))

@@ -52,7 +52,7 @@ from greencrawl.schema.records import (
 )
 
 MARGIN = 10
-"""An admission may be this many ticks of the clock later than its row: recovery starts this far
+"""An admission may come this many ticks of the clock after its row, so recovery starts this far
 back."""
 
 DUTY_SECONDS = 6.0
@@ -73,7 +73,7 @@ LATE_MS = 60_000
 """How long pages may still be judged by the old rules after a crawl's rules were changed."""
 
 COUNT_PAGES = 20_000
-"""A round counts its pages only in crawls of up to this many: it takes well below a second."""
+"""A round counts pages only if a crawl has at most this many: that takes well below a second."""
 
 WHY = 1000
 """The reason of a round may have this many characters."""
@@ -111,7 +111,7 @@ class Store(Protocol):
         """Return the identity recorded when the frontier was created, or None before that."""
 
     def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
-        """Record the identity if there is none yet; return the recorded one (perhaps another's)."""
+        """Record ``identity`` if the store has none yet; return the identity that it has now."""
 
     def put_layout(self, layout: int) -> FrontierIdentity:
         """Record that Redis holds the frontier in ``layout`` from now on; return the identity."""
@@ -125,7 +125,7 @@ class Store(Protocol):
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """Set a node's epoch (at first 0) if it still is ``known``; return whether it was."""
 
-    # -- debts to nodes that were away, and where nodes were met last
+    # -- debts to nodes that were away, and the addresses of nodes
     def owe(self, nodes: Collection[str], since: int | None = None) -> int:
         """Note that these nodes (ids) may miss what is stamped ``since`` (now) or later.
 
@@ -137,15 +137,15 @@ class Store(Protocol):
         """
 
     def debts(self) -> dict[str, Debt]:
-        """Return node → what it is owed, without nodes that are owed nothing."""
+        """Return node → its debt; nodes without a debt are left out."""
 
     def begin_replay(self, node: str) -> Debt | None:
-        """Return the debt to the node; all of it is in the replay log by now; None if nothing."""
+        """Return the node's debt, None without one; all its rows are in the replay log by now."""
 
     def end_replay(self, node: str, serial: int) -> bool:
         """Record that the node has all that it was owed.
 
-        False, and the debt stays, if more was added since ``serial``.
+        Returns False, and the debt stays, if more was added since ``serial``.
         """
 
     def addresses(self) -> dict[str, str]:
@@ -159,10 +159,10 @@ class Store(Protocol):
         """Take or renew the duties that no other broker holds, in one transaction; return name →
         epoch.
 
-        Each is held for :data:`DUTY_SECONDS` by the store's own clock: that of this machine on
-        SQLite, the server's on MySQL. An end that is further away than that does not count, so a
-        clock that was set back blocks nobody. The epoch rises when a duty is taken, and not when it
-        is renewed in time.
+        A duty is held for :data:`DUTY_SECONDS` by the clock of this machine (SQLite) or of the
+        server (MySQL). A duty that seems to be held for longer is free, so a clock that was set
+        back blocks nobody. The epoch rises when a duty is taken, and not when it is renewed in
+        time.
         """
 
     def release_duties(self, holder: str, names: Sequence[str]) -> None:
@@ -176,17 +176,16 @@ class Store(Protocol):
 
         Each writing transaction first checks that no other broker has taken the duty since, and
         keeps it from being taken before the commit. If it was taken, the transaction raises
-        :class:`greencrawl.schema.errors.DutyLost` and changes nothing. Do not close it.
+        :class:`greencrawl.schema.errors.DutyLost` and changes nothing. Do not close the returned
+        store.
         """
 
     # -- members: the processes that work together
     def put_member(self, member: Member) -> bool:
-        """Record that a member has joined, as one that has not left; return whether this changed
-        its row.
+        """Record that a member has joined, and has not left; return whether this changed its row.
 
-        It changes nothing for a life of the member that is not the latest, nor for a member that is
-        there already. A member that had left or was lost is there again; the time when it first
-        joined stays.
+        The row stays if a later life of the member is known, or if this life is there already. A
+        life that had left or was lost is there again; the time when it first joined stays.
         """
 
     def member_left(
@@ -194,22 +193,22 @@ class Store(Protocol):
     ) -> bool:
         """Record that a member left or was lost, with ``facts``, its last report.
 
-        False, and nothing changes, if another life of it is known, or if it has left already.
+        Returns False and changes nothing if another life of the member is known, or if it has left.
         """
 
     def members(self) -> list[Member]:
         """Return all members by id, also those that have left."""
 
     def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
-        """Delete members that left earlier, and all but the last ``keep`` that left; return how
-        many."""
+        """Delete members that left before ``before_ms``, and all but the last ``keep`` that left;
+        return how many."""
 
     def forget_node(self, node: str, by_whom: str, at_ms: int) -> NodeOrders | None:
         """Forget the members of a node and its orders, and log who did this.
 
-        One transaction; the answer has its revision. None, and nothing changes, if neither a member
-        nor an order of the node is known, or a member has not left. The orders stay if a member
-        joins meanwhile; the answer has them.
+        One transaction; the answer has its revision. Returns None and changes nothing if the node
+        has no known member and no order, or a member that has not left. If a member joins
+        meanwhile, the orders stay, and the answer has them.
         """
 
     # -- orders: what holds for nodes, and who ordered it
@@ -250,7 +249,7 @@ class Store(Protocol):
     ) -> list[OrderChange]:
         """Return who ordered what, the latest first, of revisions below ``before``.
 
-        Only of one node or crawl if that is named.
+        If a node or a crawl is named, only its changes are returned.
         """
 
     def drop_orders_log(self, before_ms: int) -> int:
@@ -263,9 +262,9 @@ class Store(Protocol):
         """Create the crawl, or update its options; roots are added to those it has.
 
         ``revision`` rises if anything changed. An existing crawl keeps its id and state, with one
-        exception: its links now reach further than before, and it was ever given a URL. Then a
-        round ``read`` over its pages begins in the same transaction, and a finished crawl becomes
-        active. With a ``revision`` nothing changes unless the crawl's is still that one.
+        exception. If its links now reach further than before, and it was ever given a URL, a round
+        ``read`` over its pages begins in the same transaction, and a finished crawl becomes active.
+        With a ``revision`` nothing changes unless the crawl still has it.
 
         ``version`` rises with every change of a crawl's row, here and in all methods below.
         """
@@ -292,20 +291,20 @@ class Store(Protocol):
     ) -> Crawl:
         """Set a crawl active, paused or done (never resting); return the crawl after the change.
 
-        With a ``version`` nothing changes unless the crawl's is still that one. ``started_ms`` is
-        set at the first active, ``finished_ms`` at done. The crawl does not become done (the
-        returned crawl shows that) in these cases: a seed batch of it is pending; a node is owed
-        something; URLs wait in its overflow or are due in its calendar; a round is under way and
-        ``reason`` names no limit (``max_…``). The check and the change are one transaction. A crawl
-        that is ``stopped`` becomes done whatever waits.
+        With a ``version`` nothing changes unless the crawl still has it. ``started_ms`` is set at
+        the first active, ``finished_ms`` at done. The crawl does not become done (the returned
+        crawl shows that) in these cases: a seed batch of it is pending; a node is owed something;
+        URLs wait in its overflow or are due in its calendar; a round is under way and ``reason``
+        names no limit (``max_…``). The check and the change are one transaction. A crawl that is
+        ``stopped`` becomes done whatever waits.
         """
 
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
         """Set a finished crawl done, as :meth:`set_state` does, until its next period.
 
-        The next period begins ``every_ms`` after the start of the last one, or at once if that is
-        past. Until then the crawl is ``resting``, and all rules for a finished crawl apply to it.
-        The current period has ended. Idempotent.
+        The next period begins ``every_ms`` after the start of the last one, or now if that is past.
+        Until then the crawl is ``resting``, and all rules for a finished crawl apply to it. The
+        current period has ended. Idempotent.
         """
 
     def begin_period(self, crawl: int, urls: Sequence[Admission]) -> Crawl:
@@ -319,7 +318,7 @@ class Store(Protocol):
         """Return the latest periods, the last one first."""
 
     def begin_round(self, crawl: int, why: str) -> Round:
-        """Begin a round ``fetch`` unless one is under way; return the one under way then.
+        """Begin a round ``fetch`` unless one is under way; return the round under way.
 
         The crawl becomes active, as by :meth:`add_seeds`, in the same transaction. No crawl becomes
         done while a round is under way, except by a limit or a stop. Raises UnknownCrawl.
@@ -331,7 +330,7 @@ class Store(Protocol):
     def count_round(self, crawl: int, known: Round) -> Round:
         """Count the pages that were stored when a round began, and note the number.
 
-        The total stays -1 if there were none, or if the crawl has more than ``COUNT_PAGES``: no
+        The total stays -1 if there were no pages, or if the crawl has more than ``COUNT_PAGES``: no
         round waits for its count.
         """
 
@@ -341,16 +340,17 @@ class Store(Protocol):
         """Log the next URLs of a round as a forced, pending batch, and set its place to ``cursor``.
 
         One transaction. It returns False and does nothing if the round is not at ``known.cursor``
-        any more, or the crawl is not active: a round waits while its crawl is paused, and does not
+        any more, or the crawl is not active. A round waits while its crawl is paused, and does not
         start a stopped crawl. With ``end`` the round is over. Raises UnknownCrawl.
         """
 
     def reopen(self, crawl: int, version: int) -> Crawl:
         """Note that URLs came to a crawl that was finished, or about to be, at ``version``.
 
-        A finished crawl becomes active. If it is active at ``version``, its version rises, so that
-        a caller who is about to end it does not. Any other crawl (paused, done at a limit, changed
-        since) stays as it is. Returns the crawl after that. Raises UnknownCrawl.
+        A finished crawl becomes active. A crawl that is active at ``version`` gets a higher
+        version, so that a caller who is about to end the crawl does not. Any other crawl (paused,
+        done at a limit, changed since) stays as it is. Returns the crawl after that. Raises
+        UnknownCrawl.
         """
 
     def stored(self, crawl: int) -> int:
@@ -372,7 +372,7 @@ class Store(Protocol):
         """Return the deletions under way, oldest first."""
 
     def add_purge(self, crawl: int, host: str = "") -> Purge:
-        """Start the deletion of what waits of ``host``, or of the whole crawl.
+        """Start the deletion of the URLs of ``host`` that wait, or of the whole crawl.
 
         A deleted crawl is unknown from now on, and its name is free. Idempotent. Raises
         UnknownCrawl.
@@ -382,7 +382,7 @@ class Store(Protocol):
         """Return how many rows are to be deleted: of the crawl, or of the host's overflow."""
 
     def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
-        """Note how many rows are deleted; ``total`` counts the first time it is given."""
+        """Note how many rows are deleted; the first ``total`` that is given stays."""
 
     def purge_step(self, purge: Purge) -> bool:
         """Delete some rows of a crawl and note the progress; return False when no row is left."""
@@ -445,7 +445,7 @@ class Store(Protocol):
 
     # -- the overflow: URLs beyond the frontier's memory budget
     def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
-        """Add rows, by (crawl, fingerprint); one that is there already waits again.
+        """Add rows, by (crawl, fingerprint); a row that is there already waits again.
 
         A crawl that was finished becomes active.
         """
@@ -457,8 +457,8 @@ class Store(Protocol):
         """Record that ``node`` has these rows in memory since its ``epoch``: they wait no more.
 
         Nothing changes if the node's epoch is higher by now. From then on a row is deleted when its
-        page or final state is committed. Rows that have one already are deleted now, and their page
-        or final state gets a new stamp.
+        page or final state is committed. A row whose page or final state is committed already is
+        deleted now; that page or state gets a new stamp.
         """
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
@@ -476,13 +476,13 @@ class Store(Protocol):
     def free_overflow(self, partition: int, since: int = 0) -> None:
         """Let rows wait again that a node has had in memory since ``since`` or later.
 
-        No others are read.
+        No other rows are read.
         """
 
     # -- the calendar: when pages of crawls that begin again are asked for next
     def add_calendar(self, crawl: int, found: Sequence[Observation]) -> None:
-        """Add rows to the crawl's calendar for URLs that belong there and have none: due next
-        period."""
+        """Add URLs that belong into the crawl's calendar and have no row there; each is due in the
+        next period."""
 
     def calendar_places(self) -> list[tuple[int, int]]:
         """Return each (crawl, partition) with due rows of an active crawl."""
@@ -490,25 +490,25 @@ class Store(Protocol):
     def calendar_due(
         self, crawl: int, partition: int, after: tuple[int, int, int], limit: int
     ) -> list[Due]:
-        """Return waiting rows that are due, after a place: by date, host and fingerprint."""
+        """Return due rows that wait, by date, host and fingerprint, beginning after ``after``."""
 
     def calendar_taken(self, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
-        """Record that ``node`` has these rows in memory since its ``epoch``; return how many are on
-        their way.
+        """Record that ``node`` has these rows in memory since its ``epoch``; return how many rows
+        that are.
 
-        Rows that were fetched since they were read are left out; all are if the node's epoch is
-        higher by now. A row waits again from its next commit on: see :meth:`commit`.
+        A row is left out if its URL was fetched since the row was read; all rows are left out if
+        the node's epoch is higher by now. A row waits again from its next commit on: see
+        :meth:`commit`.
         """
 
     def drop_calendar(self, crawl: int, rows: Sequence[Due]) -> None:
-        """Delete rows unless something was noted of them since they were read."""
+        """Delete the rows in which nothing was noted since they were read."""
 
     def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
-        """Move rows of the host of ``row``, which is down, to the next period: those due at the
-        same date."""
+        """A host is down: move its rows with the due date of ``row`` to the next period."""
 
     def free_calendar(self, partition: int, epoch: int) -> None:
-        """Let rows wait again that a node has had in memory under an epoch before this one."""
+        """Let rows wait again that a node has had in memory under an epoch before ``epoch``."""
 
     def planned(self, crawl: int, fingerprint: int) -> Planned | None:
         """Return when a URL is asked for again; None if it is not in its crawl's calendar."""
@@ -531,14 +531,14 @@ class Store(Protocol):
         nothing. The outcome of a hook is noted with the page that it ran on (see ``HookRun``).
         Pages with links make their crawl active again if it was finished.
 
-        A crawl with ``max_pages`` never stores more pages (2xx): those beyond are left out and
-        named in the stamp's ``refused``. A page that replaces another is not counted again. URLs
+        A crawl with ``max_pages`` never stores more pages (2xx): further pages are left out, and
+        the stamp names them in ``refused``. A page that replaces another is not counted again. URLs
         parked by a released shape are left out in the same way.
 
         In a crawl with a calendar the row of each URL gets its next date, and waits. The date is in
-        the next period. It is later if the URL is gone. It is never if the URL was gone several
-        times within several days: then the stamp names it as ``retired``. A late result changes no
-        row that waits.
+        the next period, or later if the URL is gone. A URL that was gone several times, over
+        several days, gets no date: the stamp names it as ``retired``. A late result changes no row
+        that waits.
         """
 
     # -- pages whose hook failed
@@ -549,8 +549,8 @@ class Store(Protocol):
         """
 
     def hook_failed_since(self, crawl: int, after_ms: int) -> tuple[int, int]:
-        """Return on how many pages functions failed after that moment and were not mended since,
-        and the moment of the latest failure (``after_ms`` without one)."""
+        """Return how many pages have failures of functions after ``after_ms`` that were not mended
+        since, and the moment of the latest (``after_ms`` if there is none)."""
 
     def hook_failures(
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
@@ -609,7 +609,7 @@ class Store(Protocol):
         """
 
     def with_page(self, crawl: int, fingerprints: Sequence[int]) -> frozenset[int]:
-        """Return those of the fingerprints that have a page."""
+        """Return the fingerprints that have a page."""
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
         """Return a page's fetches, the latest first; none for a URL without a page."""
@@ -617,7 +617,7 @@ class Store(Protocol):
     def body(self, crawl: int, digest: bytes, size: int) -> bytes | None:
         """Return a body of ``size`` bytes by its digest. Raises BodyAway.
 
-        None if no page and no stored version has it.
+        Returns None if no page and no stored version has the body.
         """
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
@@ -634,9 +634,9 @@ class Store(Protocol):
     ) -> SeedBatch | None:
         """Turn up to ``limit`` dead letters into one forced, pending seed batch.
 
-        One transaction. Returns the batch, or None if there were none. With ``before`` only letters
-        with an earlier stamp are taken. So a caller that requeues all letters comes to an end even
-        if some die again meanwhile. :meth:`tick` returns a number that no letter has yet.
+        One transaction. Returns the batch, or None if there were no letters. With ``before`` only
+        letters with an earlier stamp are taken. So a caller that requeues all letters comes to an
+        end even if some die again meanwhile. :meth:`tick` returns a number that no letter has yet.
         """
 
     def parked_shapes(self, crawl: int, limit: int = 100) -> list[ParkedShape]:
@@ -651,12 +651,12 @@ class Store(Protocol):
     def counts(self, crawl: int) -> dict[str, int]:
         """Return the counts of the summary: pages, bytes, attempts, hosts, and final states.
 
-        Pages are those with a 2xx status, bytes those of bodies. The states are dead, gone,
-        excluded and parked.
+        Only pages with a 2xx status count, and the bytes of their bodies. The states are dead,
+        gone, excluded and parked.
         """
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
-        """Return (host, mean seconds an answer, answers), slowest first."""
+        """Return (host, mean seconds of an answer, number of answers), slowest first."""
 
     # -- streams; a replica may answer them, so nothing is decided by them
     def pages(
@@ -686,9 +686,9 @@ class Store(Protocol):
     ) -> Iterator[Step]:
         """Stream pages in steps, for a caller that may not wait until something is found.
 
-        A step reads up to ``window`` rows (of the crawl, or of the wanted host), whether ``wanted``
-        selects any of them or none. The list is complete when the steps end. With ``newest`` the
-        order is the opposite one, and pages that are stored meanwhile are left out.
+        A step reads up to ``window`` rows (of the crawl, or of the wanted host), even if ``wanted``
+        selects none of them. The list is complete when the steps end. With ``newest`` the order is
+        the opposite one, and pages that are stored meanwhile are left out.
         """
 
     def finals(
@@ -714,7 +714,7 @@ class Store(Protocol):
     def drop_successes(self, before_ms: int) -> Iterator[int]:
         """Drop attempts that are older and brought a page; yield how many each step dropped.
 
-        A late attempt may stay longer, and on MySQL those of the current month.
+        A late attempt may stay longer. On MySQL attempts stay until their whole month is older.
         """
 
     def drop_versions(self, before_ms: int) -> Iterator[int]:
@@ -728,9 +728,9 @@ class Store(Protocol):
 
     # -- what the coordinator keeps: see greencrawl.broker.tasks.coordinator
     def put_samples(self, samples: Sequence[Counted]) -> None:
-        """Write samples, by (crawl, minute); an existing one stays as it is.
+        """Write samples, by (crawl, minute); an existing sample stays as it is.
 
-        None is written for a deleted crawl. Idempotent.
+        No sample is written for a deleted crawl. Idempotent.
         """
 
     def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
@@ -743,13 +743,13 @@ class Store(Protocol):
         """Drop older samples; yield how many each step dropped."""
 
     def alerts(self) -> list[Alert]:
-        """Return alerts that are not over, the oldest first; some have not begun to count yet."""
+        """Return alerts that are not over, the oldest first; some are too young to be told yet."""
 
     def untold_alerts(self) -> list[Alert]:
         """Return alerts with a message that was not delivered, the oldest first."""
 
     def put_alerts(self, alerts: Sequence[Alert]) -> None:
-        """Write alerts, by (kind, subject, since_ms); ``told`` of an existing one stays as it is.
+        """Write alerts, by (kind, subject, since_ms); an existing alert keeps its ``told``.
 
         Idempotent.
         """
@@ -761,11 +761,11 @@ class Store(Protocol):
         """Delete alerts that need no message. Idempotent."""
 
     def drop_alerts(self, before_ms: int) -> Iterator[int]:
-        """Drop alerts that ended before; yield how many each step dropped."""
+        """Drop alerts that ended earlier; yield how many each step dropped."""
 
     # -- monitoring
     def size(self) -> int:
-        """Return about how many bytes its files or tables take, without bodies in files.
+        """Return about how many bytes the store takes, without bodies in files.
 
         It may take a while on MySQL.
         """
@@ -773,7 +773,7 @@ class Store(Protocol):
     def lags(self) -> dict[str, float | None]:
         """Return replica → seconds that it lags at most, None where that is not known.
 
-        The more often this is called, the more exact it is. Without replicas it is empty.
+        The more often this is called, the more exact the result. Without replicas it is empty.
         """
 
     def close(self) -> None:

@@ -34,11 +34,11 @@ class Bodies(Protocol):
         """Write a record for each page, durable on return; return the place of each.
 
         ``known`` are the places that the store has for bodies, by (crawl, digest). Such a body is
-        not written again: the record only says that it was met, and the store ignores its place
-        here. The same holds for a digest that came before in ``pages``. A page without its body (it
-        was not kept, or is stored again without it) is not written; its place, unless known, has an
-        empty file name. Raises Unavailable (a full disk). After that the records may be there or
-        not, and are written again.
+        not written again: the record only says that it was fetched again, and the store ignores the
+        place of this record. The same holds for a digest that came before in ``pages``. A page
+        whose body was not kept, or that is stored again without its body, gets no record; its
+        place, unless known, has an empty file name. Raises Unavailable (a full disk). After that
+        the records may be there or not; the store writes them again.
         """
 
     def read(self, place: Place) -> bytes:

@@ -58,11 +58,11 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _together(self, work: Callable[[Any], T]) -> T:
-        """Run a small write, with those of others in one transaction."""
+        """Run a small write; one transaction may hold the writes of several callers."""
 
     @abstractmethod
     def _purge_rows(self, db: Any, crawl: int) -> int | None:
-        """Delete some rows of a deleted crawl; how many, None if nothing is left."""
+        """Delete some rows of a deleted crawl; return how many, None if nothing is left."""
 
     # -- the frontier: its identity, the clock, its nodes
 

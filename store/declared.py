@@ -1,4 +1,4 @@
-"""Columns for what a page says of itself: its canonical URL, its directives, its validators."""
+"""Columns for what a page says about itself: its canonical URL, its directives, its validators."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from greencrawl.schema.records import Directives, StoredPage, Validators
 
 
 def canonical_column(page: StoredPage) -> str | None:
-    """Return the column of a page's canonical URL: None for no such URL, "" for the page's own."""
+    """Return the column of a canonical URL: None if there is none, "" if it is the page's own
+    URL."""
     if not page.canonical:
         return None
     return "" if page.canonical == page.url else _valid(page.canonical)
 
 
 def canonical_of(column: str | None, url: str) -> str:
-    """Undo :func:`canonical_column`."""
+    """Return the canonical URL that :func:`canonical_column` wrote; "" if there is none."""
     return "" if column is None else column or url
 
 
@@ -24,7 +25,7 @@ def directives_column(said: Directives | None) -> str | None:
 
 
 def directives_of(column: str | None) -> Directives | None:
-    """Undo :func:`directives_column`."""
+    """Return the directives that :func:`directives_column` wrote, None if there are none."""
     return None if column is None else wire.from_json(column, Directives)
 
 

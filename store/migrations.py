@@ -7,8 +7,8 @@ A file that was applied must not change afterwards: its checksum is kept beside 
 * ``NNNN_post_name.sql`` requires that no old process runs; until then the new version works without
   it.
 * ``NNNN_base.sql`` stands for all files up to its number, which it lists with their checksums: the
-  schema of :data:`OLDEST`. An empty database gets it, and has the listed files on record, as if it
-  had been made by them.
+  schema of :data:`OLDEST`. An empty database gets this file, and records the listed files as
+  applied.
 * An empty database gets everything. A version accepts a later ``pre_`` that it does not know. It
   refuses a database with a later ``post_``, with a file of another name, or without a listed file.
 """
@@ -42,8 +42,8 @@ class Migration(NamedTuple):
     name: str
     sql: str
     records: dict[int, Applied]
-    """What a database has on record once it was applied: itself, or the files that it stands for. A
-    checksum is the SHA-256 of a file's text in hexadecimal."""
+    """The records that a database gets with this file: of the file itself, or of the files that it
+    stands for. A checksum is the SHA-256 of a file's text in hexadecimal."""
 
     @property
     def base(self) -> bool:
@@ -72,8 +72,8 @@ class Upgrade(Protocol):
     def apply(self, *, post: bool, told: Told) -> int:
         """Apply pending migrations, ``post_`` files only with ``post`` or to an empty database.
 
-        ``told`` is called before each; returns how many were applied. Several processes may call
-        this at once. Raises InvalidConfig, Unavailable.
+        ``told`` is called before each file; returns how many files were applied. Several processes
+        may call this at once. Raises InvalidConfig, Unavailable.
         """
 
     def close(self) -> None:

@@ -28,9 +28,9 @@ from greencrawl.schema.records import (
 from greencrawl.store import rows
 
 GONE_MISSES = 4
-"""A page that was gone this often in a row is retired, ..."""
+"""A page that was gone this many times in a row is retired, after :data:`GONE_SECONDS`."""
 GONE_SECONDS = 3 * 86_400
-"""... if the first of these looks and the last are this far apart."""
+"""A page is retired only if the first and the last of these looks are this far apart."""
 MOST_SECONDS = 64 * 86_400
 """The longest wait before a page that is gone is asked for again."""
 RETIRED_S = 2**32 - 1
@@ -43,7 +43,7 @@ Key = tuple[int, int]
 class Plan(NamedTuple):
     """A crawl's calendar: the start of its latest period, the time between periods, the depth.
 
-    Pages up to the depth are in it (-1: none).
+    Pages up to this depth are in the calendar (-1: none).
     """
 
     started_s: int
@@ -68,7 +68,7 @@ class Row(NamedTuple):
 
     @property
     def planned(self) -> Planned:
-        """Return what people see of it."""
+        """Return what people see of this row."""
         retired = self.due_s == RETIRED_S
         return Planned(self.due_s, self.queued > 0, self.checked_ms, self.misses, retired)
 
@@ -79,7 +79,8 @@ COLUMNS = (
 
 
 def plan_of(recrawl: str | None, begun_ms: int | None, started_ms: int) -> Plan:
-    """Make the plan of a crawl from its option (JSON), and when its latest period and it began."""
+    """Make the plan of a crawl from its option (JSON) and the starts of its latest period and of
+    the crawl."""
     option = wire.from_json(recrawl, Recrawl) if recrawl and recrawl != "null" else None
     started_s = (started_ms if begun_ms is None else begun_ms) // 1000
     if option is None:
@@ -88,7 +89,7 @@ def plan_of(recrawl: str | None, begun_ms: int | None, started_ms: int) -> Plan:
 
 
 def observed(work: Commit, crawls: Collection[int]) -> list[Observation]:
-    """Return what a commit says of URLs of these crawls."""
+    """Return the observations of URLs of these crawls in a commit."""
     found = [
         Observation(
             page.crawl, page.fingerprint, page.fetched_ms, "page", page.url, page.depth, page.task
@@ -150,7 +151,7 @@ def settle(
 
 
 def _first(seen: Observation, plan: Plan, partitions: int) -> Row | None:
-    """Return a row for a URL that has none; None if it gets none."""
+    """Return the first row of a URL; None if the URL does not belong into the calendar."""
     if seen.found not in ("page", "gone") or not seen.url or seen.depth > plan.deepest:
         return None
     partition, host = _place_of(host_of(seen.url), partitions)
@@ -177,12 +178,12 @@ def _after(row: Row, seen: Observation, plan: Plan) -> Row | None:
 
 @lru_cache(4096)
 def _place_of(host: str, partitions: int) -> tuple[int, int]:
-    """Return the partition of a host, and its hash, which distinguishes it from others there."""
+    """Return the partition of a host, and a hash that distinguishes it from other hosts there."""
     return partition_of(host, partitions), crc32(host.encode("utf-8", "replace"))
 
 
 def _next(row: Row | None, found: str, plan: Plan) -> tuple[int, int, int]:
-    """Return the next date of a row (None: a new one), its misses, and since when."""
+    """Return the next date of a row (None: a new row), its misses, and when the first one was."""
     if found == "page":
         return plan.started_s + 1, 0, 0
     misses, missed_s = (row.misses, row.missed_s) if row else (0, 0)

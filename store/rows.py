@@ -128,15 +128,15 @@ def plain_links(links: Sequence[Admission]) -> bytes:
 
 
 LEVEL = 1
-"""Level of zstd. A page of 14 KB of documentation and its 6 KB of text take 39 µs of CPU, and 1/4
-is left. Level 3 takes 51 µs and leaves a thirtieth less."""
+"""Level of zstd. For a page of documentation (14 KB, and 6 KB of text) it takes 39 µs of CPU and
+leaves a quarter of the bytes. Level 3 takes 51 µs and leaves a thirtieth less."""
 
 
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
     LEVEL, min_match=7, write_content_size=True
 )
-"""The level's parameters with another shortest match. The default is 5 to 7, depending on the size;
-7 takes a fourteenth less time, and the result is not larger."""
+"""The level's parameters, but matches have at least 7 bytes. By default the least length is 5 to 7,
+depending on the size; 7 takes a fourteenth less time, and the result is not larger."""
 
 LINKS_LEVEL = -1
 """Level of zstd for links, which are a few hundred bytes. It takes 2 µs and leaves 300 bytes for 40
@@ -163,9 +163,9 @@ class Codec:
 
     @staticmethod
     def _pack_all(compressor: zstandard.ZstdCompressor, plain: Sequence[bytes]) -> list[Any]:
-        """Run :meth:`pack` on many, as buffers, giving up the GIL only once. A thread that gives it
-        up beside a busy hub can wait for the switch interval (5 ms) to get it back, and three times
-        a page adds up; see ``greencrawl.store.sqlite.commits``."""
+        """Run :meth:`pack` on many texts, and give up the GIL only once; the results are buffers.
+        While the hub is busy, a thread that gives up the GIL can wait 5 ms (the switch interval) to
+        get it back, and a page would do so three times; see ``greencrawl.store.sqlite.commits``."""
         packed: list[Any] = [b""] * len(plain)
         chosen: list[int] = []
         total = 0
@@ -181,7 +181,7 @@ class Codec:
         return packed
 
     def page_rows(self, pages: Sequence[StoredPage], *, bodies: bool = True) -> list[Row]:
-        """Return one row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises
+        """Return a row of :data:`PAGE` for each page, with an empty body unless ``bodies``. Raises
         Unstorable.
 
         If there is a body, the text is in one frame with it, and the row has the text's length.

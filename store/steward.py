@@ -31,7 +31,7 @@ class RingServer(Struct, frozen=True, kw_only=True):
 
 class Ring(Struct, frozen=True, kw_only=True):
     """The server that takes writes, the ``epoch`` of its term, and the server that acknowledges
-    them: "" for none.
+    them, "" if there is none.
 
     ``findings`` say what is wrong, and what to do; ``seen_ms`` is the time of this observation
     (Unix time).

@@ -49,8 +49,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
     broker; a broker elsewhere counts every try, unless URLs were queued again. ``failed_tries``
     counts every try, as the display does; it is null if the command crawled nothing. ``gone``
-    counts URLs that do not exist (404, 410), and ``dead`` URLs that were given up after their tries.
-    ``excluded`` counts URLs that a rule excludes (robots.txt, and links that log out or change
+    counts URLs that do not exist (404, 410), and ``dead`` URLs that were given up after their
+    tries. ``excluded`` counts URLs that a rule excludes (robots.txt, and links that log out or change
     something: the kind ``action``). ``parked`` counts URLs of shapes that bring nothing new.
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import the hook. ``bytes`` is the size of the stored bodies; at a

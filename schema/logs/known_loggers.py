@@ -19,7 +19,7 @@ _AGAIN_SECONDS = 600.0
 
 
 class KnownLoggers:
-    """The known loggers: ``loggers`` are those that were named last; empty: none is known."""
+    """The known loggers: ``loggers`` were named last, and are empty if none is known."""
 
     def __init__(self, folder: Path, forget_seconds: float = FORGET_SECONDS) -> None:
         self._folder = folder

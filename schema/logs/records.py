@@ -43,7 +43,7 @@ class PostQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class PostReply(Struct, frozen=True, kw_only=True):
-    """Up to which number a logger has taken the lines of a member's life, and up to which they are
+    """The numbers of the last line that a logger has taken in a member's life, and of the last line
     on disk.
 
     If ``taken`` is below what was sent, the lines in between must be sent again.
@@ -117,10 +117,10 @@ class LoggerSilent(Struct, frozen=True):
 
 
 class LogsReply(Struct, frozen=True, kw_only=True):
-    """Lines by time, each once.
+    """Log lines in order of time, each line once.
 
-    ``next`` names what follows, "" if nothing does; there may be few lines or none, with a
-    ``next``. ``loggers`` have answered, ``silent`` have not.
+    ``next`` is the cursor of what follows, "" if nothing does. An answer with a ``next`` may have
+    few lines, or none. ``loggers`` have answered, ``silent`` have not.
     """
 
     items: tuple[LogLine, ...] = ()

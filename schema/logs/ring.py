@@ -72,7 +72,7 @@ class Ring:
                 self._spill(self._most_bytes // 2)
 
     def after(self, sequence: int, most_bytes: int) -> tuple[int, list[str]]:
-        """Return lines after that one, and the number of the first of them.
+        """Return the number of the first line after ``sequence``, and the lines from there on.
 
         They are at most ``most_bytes``, but at least one line.
         """

@@ -1,9 +1,9 @@
 """Sends a process's lines to a logger: one greenlet, at most one batch a second.
 
-Lines wait in a :class:`Ring` until a logger has them on disk. The answer to each post says up to
-where it has. If a logger fails, lines that it has taken but not written are sent again, to another
-one. While no logger takes lines, or there are more than may be sent, the :class:`Spool` keeps them.
-Lines in the spool are sent first, so that the lines of a process come in their order.
+Lines wait in a :class:`Ring` until a logger has them on disk. The answer to each post says which
+lines are on disk. If a logger fails, lines that it has taken but not written are sent again, to
+another one. While no logger takes lines, or there are more than may be sent, the :class:`Spool`
+keeps them. Lines in the spool are sent first, so that the lines of a process come in their order.
 
 A logger ignores a line that it has already, so sending one again does no harm.
 """
@@ -275,7 +275,7 @@ class Sender:
                 return reply
         self._rest(logger, answer)
         if isinstance(answer, Reply) and answer.status in _REFUSED:
-            # It would be refused again, and nothing after it would ever be sent.
+            # These lines would be refused again, and no later line would ever be sent.
             self.ring.dropped += len(lines)
             last = first + len(lines) - 1
             return PostReply(taken=last, kept=last)

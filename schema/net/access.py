@@ -41,12 +41,12 @@ class Skip:
     login_url: str
     """Canonical; "" if there is no login page, or if it is the start page."""
     words: bool
-    """True: links are skipped if their words show that they log out or change something."""
+    """True if links are skipped whose words show that they log out or change something."""
     followed: Patterns
     """URLs that are fetched although their words show an action."""
 
     def reason(self, url: str) -> str | None:
-        """Say why a canonical URL under these origins is not fetched, None if it is."""
+        """Return why a canonical URL under these origins is not fetched, None if it is."""
         if self.login_url and same_page(url, self.login_url):
             return f"auth {self.name}: the login page"
         tail = url[len(origin_of(url)) :]
@@ -94,7 +94,7 @@ def skips(entries: Sequence[Auth], followed: Sequence[str] = ()) -> tuple[Skip, 
 
 
 def skipped(found: tuple[Skip, ...], url: str) -> str | None:
-    """Say why the entry of its origin keeps a canonical URL out, None if it does not."""
+    """Return why the entry for a canonical URL's origin keeps the URL out, None if it does not."""
     for skip in found:
         if skip.origins.hold(url):
             return skip.reason(url)
@@ -102,7 +102,8 @@ def skipped(found: tuple[Skip, ...], url: str) -> str | None:
 
 
 def skipped_text(found: tuple[Skip, ...], url: str, action: Action, page: str) -> str | None:
-    """Say why a canonical URL is kept out that a link on ``page`` calls ``action``; None if not.
+    """Return why a canonical URL is kept out to which a link on ``page`` with this ``action``
+    leads, or None.
 
     Links are kept out only under the origins of entries.
     """
@@ -110,7 +111,7 @@ def skipped_text(found: tuple[Skip, ...], url: str, action: Action, page: str) -
 
 
 def skipped_form(found: tuple[Skip, ...], url: str, page: str) -> str | None:
-    """Say why a canonical URL is kept out that a form of ``page`` leads to, whatever its text."""
+    """Return why a canonical URL is kept out to which a form of ``page`` leads, or None."""
     return _of_page(found, url, f"action of a form on {page}")
 
 

@@ -109,7 +109,7 @@ def key_of(text: str) -> str:
 def phrases(
     language: Language, words: Iterable[str], form: Callable[[str], str] = str
 ) -> Iterator[tuple[str, str]]:
-    """Yield phrases with the word of each: ``words`` alone, and with each object of the language.
+    """Yield (word, phrase) pairs: each of ``words`` alone, and with each object of the language.
 
     The objects stand before or behind the word: "delete post", "delete this post", "post_delete",
     "Beitrag löschen". A phrase comes in the given form, without blanks.
@@ -126,7 +126,8 @@ def phrases(
 
 
 def keys(language: Language, kind: Kind) -> Iterator[tuple[str, Action]]:
-    """Yield a language's words of a kind by their keys; words that delete, also with objects."""
+    """Yield a language's words of a kind by their keys; words that delete come with objects,
+    too."""
     words = [word for word, _ in language.words[kind]]
     if kind == "delete":
         found = phrases(language, words, key_of)

@@ -141,8 +141,8 @@ def is_known(text: str) -> bool:
 def written() -> Iterator[str]:
     """Yield each known text in the forms that it may be written in.
 
-    These are: as it stands, in capitals, without accents, and with combining accents. Case, blanks
-    and dashes may differ further.
+    A text may be written as it stands, in capitals, without accents, or with combining accents.
+    Case, blanks and dashes may differ further.
     """
     for language in languages():
         plain = [word for kind in KINDS for word, _ in language.words[kind] if kind != "delete"]

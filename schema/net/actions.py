@@ -1,14 +1,14 @@
 """Links that log out or change something when somebody who is logged in follows them.
 
-This module tells them by their URL; ``greencrawl.schema.net.action_texts`` does it by their text.
-They are told by words in many languages (``action_words.toml``), and by what known software writes
-into its URLs (``action_links.toml``). A word counts only as a whole: as a segment of the path, a
-key or a value of the query, or all of a link's text. The effect of a word decides how much it needs
-beside it. A word that logs out needs nothing. A word that deletes needs something to delete, such
-as a number in the URL; otherwise an article titled "Delete" would be lost.
+This module recognises them by their URL, ``greencrawl.schema.net.action_texts`` by their text. They
+show in words of many languages (``action_words.toml``), and in what known software writes into its
+URLs (``action_links.toml``). A word counts only as a whole: as a segment of the path, a key or a
+value of the query, or all of a link's text. The effect of a word decides what else is needed. A
+word that logs out needs nothing else. A word that deletes needs something to delete, such as a
+number in the URL; otherwise an article titled "Delete" would be lost.
 
-The data are read when a crawl that logs in first asks. A URL without any of the words costs a split
-and one look-up of its pieces together.
+The data are read when a crawl with a login needs them for the first time. A URL without any of the
+words costs a split and one look-up of its pieces together.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _LOCALE = re.compile(r"[a-z]{2}(?:[-_][a-z]{2,4})?").fullmatch
 
 class _Known(NamedTuple):
     words: dict[str, Action]
-    """By :func:`key_of` of the word."""
+    """The key is :func:`key_of` of the word."""
     encoded: tuple[tuple[str, dict[str, Action]], ...]
     """Words beyond ASCII by encoding, for languages whose pages have their own encoding."""
     pieces: frozenset[bytes]
@@ -135,7 +135,7 @@ def _keys(language: Language) -> Iterator[tuple[str, Action]]:
     """Yield a language's words by their keys, as they count in URLs.
 
     English words may be in ASCII. An ASCII word of another language counts only if it logs out or
-    deletes: others, such as "esta" or "folgen", are likely to mean something else in another
+    deletes: other words, such as "esta" or "folgen", are likely to mean something else in another
     language.
     """
     for kind in KINDS:
@@ -152,7 +152,7 @@ def _ascii(text: str) -> str:
 def _split(url: str) -> list[bytes]:
     """Split a URL into its pieces, in the form of :func:`key_of` for ASCII.
 
-    This costs half of a regular expression, and most URLs need it.
+    This takes half as long as a regular expression, and most URLs need it.
     """
     pieces = url.encode().translate(_PIECES, b"-_+")
     return (pieces.replace(b"%2f", b"/") if b"%2f" in pieces else pieces).split(b"/")
@@ -192,7 +192,7 @@ def _looked_up(piece: str) -> Action | None:
 
 
 def by_url(tail: str) -> tuple[Action, str] | None:
-    """Return what the path and query of a canonical URL do, and where that stands; None if no."""
+    """Return the action in the path and query of a canonical URL, and where it stands; or None."""
     if _known().pieces.isdisjoint(_split(tail)) and not (
         "%" in tail and any("%" in piece and _suspect(piece) for piece in _encoded_pieces(tail))
     ):
@@ -219,7 +219,7 @@ def by_url(tail: str) -> tuple[Action, str] | None:
 
 
 def _suspect(piece: str) -> bool:
-    """Return whether an encoded piece of a URL may be a word, or one of software."""
+    """Return whether an encoded piece of a URL may be a known word, or a word of known software."""
     return len(piece) <= _LONGEST and _suspected(piece)
 
 
@@ -355,8 +355,8 @@ def _speaks(key: str) -> bool:
 
 
 def _is_identity(segment: str) -> bool:
-    """Return whether a segment names one of many things. A year, or a text ending in one, does
-    not."""
+    """Return whether a segment names one of many things. A year, or a text that ends in a year,
+    does not."""
     return _IDENTITY(segment) is not None and not _YEAR(re.split("[-_]", segment)[-1])
 
 

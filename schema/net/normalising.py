@@ -33,7 +33,7 @@ def queued_url(options: CrawlOptions, url: str) -> str:
     """Return the URL that is queued for ``url``: the canonical form, rewritten by the crawl's
     rules.
 
-    A source's own URL is not rewritten, since its list is known by it. Raises InvalidUrl.
+    The URL of a source is not rewritten: the source is recognised by this URL. Raises InvalidUrl.
     """
     found = canonicalise(url)
     if not options.normalise or any(canonicalise(one.url) == found for one in options.sources):
@@ -182,4 +182,4 @@ _STEPS: tuple[tuple[NormaliseRule, Rewrite], ...] = (
     ("empty", _of_query(_without_empty)),
     ("query-order", _of_query(lambda parts: sorted(parts, key=_name))),
 )
-"""In this order: a rule does not find what is percent-encoded, so decoding comes first."""
+"""The order counts: a rule does not find what is percent-encoded, so decoding comes first."""

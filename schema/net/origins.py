@@ -80,9 +80,9 @@ def _read(pattern: str) -> _Named:
 def same_page(url: str, login_url: str) -> bool:
     """Return whether the canonical ``url`` is the page at ``login_url``; its query may say more.
 
-    A login page gets the URL to go on to as a parameter. The parameters of ``login_url`` itself
-    (``/?page=login``) must be there. One that says where to go on (``?next=/start``, as a browser
-    shows it) may have another value.
+    A site may add a parameter that says where to go on. The parameters of ``login_url`` itself
+    (``/?page=login``) must be there. A parameter of ``login_url`` that says where to go on
+    (``?next=/start``, as a browser shows it) may have another value.
     """
     path, _, query = url.partition("?")
     login_path, _, login_query = login_url.partition("?")

@@ -1,12 +1,12 @@
 """What a crawl may use that belongs to the operator: modules to import, and secrets to send.
 
 The creator of a crawl writes its ``hook``, its ``kernels`` and its ``auth``; the modules and the
-secrets belong to the operator. At a broker with tokens only those who hold one can create a crawl.
-What they write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret, allows less. A
-broker without tokens serves every account of its machine. There a crawl may name only modules that
-``GREENCRAWL_HOOKS`` lists, and only secrets with ``hosts`` that say where they may go. The broker,
-which has no secrets, checks a new crawl by its own environment. The worker checks before it imports
-a module or sends a secret, by the ``hosts`` beside the secrets.
+secrets belong to the operator. At a broker with tokens only people who hold a token can create a
+crawl. What these people write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret,
+allows less. A broker without tokens serves every account of its machine. There a crawl may name
+only modules that ``GREENCRAWL_HOOKS`` lists, and only secrets with ``hosts`` that say where they
+may go. The broker, which has no secrets, checks a new crawl by its own environment. The worker
+checks before it imports a module or sends a secret, by the ``hosts`` beside the secrets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Permits:
         return cls(modules, open_broker, _hosts(os.environ if environ is None else environ))
 
     def module(self, named: str) -> str:
-        """Say why a crawl may not name ``module`` or ``module:Class``; "" if it may, or names
+        """Return why a crawl may not name ``module`` or ``module:Class``; "" if it may, or names
         none."""
         module = named.partition(":")[0]
         for pattern in self.modules:
@@ -65,10 +65,10 @@ class Permits:
         )
 
     def secrets(self, entry: Auth, hosts: str, urls: Sequence[str]) -> str:
-        """Say why an entry may not use its secrets; "" if it may.
+        """Return why an entry may not use its secrets; "" if it may.
 
-        ``hosts`` are the hosts that the secrets are for, "" if nobody has said; ``urls`` are where
-        the entry would log in.
+        ``hosts`` are the hosts that the secrets are for, "" if nobody has named them; ``urls`` are
+        where the entry would log in.
         """
         if not hosts:
             if not self.confined:
@@ -96,7 +96,8 @@ class Permits:
         return ""
 
     def problems(self, options: CrawlOptions) -> Iterator[tuple[str, str]]:
-        """Yield what a crawl names and may not, as a broker sees it: (field, what is wrong)."""
+        """Yield (field, what is wrong) for what a crawl names and may not use, as a broker sees
+        it."""
         if why := self.module(options.hook):
             yield "hook", why
         for index, rule in enumerate(options.kernels):
@@ -111,7 +112,7 @@ class Permits:
 
 
 OWN = Permits((ANY,), confined=False)
-"""For users who run crawls of their own in their own process."""
+"""The permits of users who run crawls of their own in their own process."""
 
 
 def variable(name: str) -> str:

@@ -1,8 +1,8 @@
 """Login providers whose endpoints are built in, with their differences from the standards.
 
 Twitter, now X: https://docs.x.com, "OAuth 1.0a", "OAuth 2.0 Authorization Code Flow with PKCE",
-"App-only". Its app-only tokens do not expire. They come from another endpoint than the tokens of
-users, which last two hours and are refreshed only with the scope ``offline.access``.
+"App-only". App-only tokens do not expire. They come from another endpoint than the tokens of users,
+which last two hours and are refreshed only with the scope ``offline.access``.
 
 Sina Weibo: https://open.weibo.com/wiki, "OAuth2/authorize", "OAuth2/access_token", "Error code".
 The client proves itself in the body; scopes are separated by commas; a token is sent as
@@ -102,7 +102,8 @@ _OAUTH2 = {
 
 
 def oauth1(entry: OAuth1) -> Endpoints1:
-    """Return the endpoints of an entry: its own, else its provider's, on ``base`` if given."""
+    """Return the endpoints of an entry: its own, or those of its provider, which ``base`` can
+    move."""
     known = _OAUTH1[entry.provider]
     return replace(
         known,

@@ -54,7 +54,7 @@ class Rules:
     skips: tuple[Skip, ...] = ()
 
     def excluded_by(self, url: str, depth: int, seed: bool = False) -> str | None:
-        """Say why a canonical URL at ``depth`` is not fetched, or None if it is.
+        """Return why a canonical URL at ``depth`` is not fetched, None if it is.
 
         The reason is short and names the rule. A seed need not match an ``include`` pattern; all
         other rules hold for it too, the lists of ``auth`` included.
@@ -70,7 +70,7 @@ class Rules:
         return None
 
     def bars(self, url: str) -> str | None:
-        """Say why a requisite is not fetched, or None if it is.
+        """Return why a requisite is not fetched, None if it is.
 
         A requisite may come from any host, unless its URL is excluded or would log out.
         """
@@ -94,7 +94,7 @@ class Rules:
         )
 
     def judge(self, task: Task, url: str, link: bool = False) -> str | None:
-        """Say why a task's URL, or where it redirects to, is not fetched; None if it is.
+        """Return why a task's URL, or the URL that it redirects to, is not fetched; None if it is.
 
         A redirect has the exemptions of its task. ``link``: the URL is a link of the task's page,
         at the page's own depth, and is not exempt. A sitemap need not lie in scope, nor match
@@ -132,7 +132,7 @@ def compile(crawl: Crawl) -> Rules:
     """Compile the scope of a crawl; keep the result until the crawl's ``revision`` changes.
 
     Raises ``re.error`` for an invalid pattern, ValueError for an invalid origin;
-    :func:`check_options` finds those before a crawl is made.
+    :func:`check_options` finds such errors before a crawl is made.
     """
     options = crawl.options
     return Rules(
@@ -175,7 +175,7 @@ def redirect_root(rules: Rules, from_url: str, to_url: str) -> str | None:
 def level_for(order: Order, depth: int, score: float | None, url: str) -> int:
     """Return the priority level of a URL at ``depth``; 0 comes first, then arrival decides.
 
-    breadth and depth keep the order of depths exact for the first ``LEVELS``; deeper ones share the
+    breadth and depth keep the order of depths exact for the first ``LEVELS``; deeper URLs share the
     last level. best uses ``score`` (0 … 1). Without a score it prefers URLs near a seed, then short
     paths without a query, as index pages have them.
     """
@@ -231,9 +231,9 @@ def widened(before: Crawl, after: Crawl) -> tuple[int, str] | None:
 
 
 def deeper_calendar(before: CrawlOptions, after: CrawlOptions) -> str:
-    """Say why known pages are to get places in the calendar; "" if they are not.
+    """Return why known pages are to get places in the calendar; "" if they are not.
 
-    They get places if the options ``before`` gave them none, and those ``after`` the change do.
+    Pages get places if the options ``before`` the change gave them none, but those ``after`` it do.
     """
     old, new = (
         NO_DEPTH if options.recrawl is None else options.recrawl.deepest
@@ -245,7 +245,8 @@ def deeper_calendar(before: CrawlOptions, after: CrawlOptions) -> str:
 
 
 def _covers(before: Crawl, after: Crawl, root: str) -> bool:
-    """Return whether ``before`` had in scope all that ``after``, no wider, has by this root."""
+    """Return whether ``before`` had all URLs in scope that this root gives ``after``, whose scope
+    is no wider."""
     scope = before.options.scope
     if scope in ("any", after.options.scope):
         return scope == "any" or root in before.roots

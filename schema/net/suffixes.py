@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 _PRIVATE_RULES = "// ===BEGIN PRIVATE DOMAINS==="
 _INNER, _REGISTRY, _PRIVATE = range(3)
-"""Kinds of names in the table: only a part of longer rules, or a rule of one of two kinds."""
+"""Kinds of names in the table: a mere part of longer rules, a registry's rule, a private rule."""
 
 
 class _Split(NamedTuple):
-    """The labels of a name, and the index of its suffix's first one; their number if it has
-    none."""
+    """The labels of a name, and the index of the first label of its suffix: the number of labels if
+    there is no suffix."""
 
     labels: list[str]
     suffix: int
@@ -44,13 +44,14 @@ SUFFIXES = f"psl-{hashlib.sha256(_snapshot()).hexdigest()[:16]}"
 def under_registry(name: str) -> str:
     """Return the domain one label under a suffix that a registry runs.
 
-    ``name`` is a canonical host name without a port. Bare suffixes, names under no known suffix and
-    addresses have none: "".
+    ``name`` is a canonical host name without a port. Returns "" for a bare suffix, a name under no
+    known suffix, and an address.
     """
     found = _split(name)
     domain = _domain(found)
     if found.private and domain:
-        # The part under its registry's suffix; that has one label at least, even if it is unknown.
+        # Take the part under the registry's suffix, which has at least one label even if it is
+        # unknown.
         domain = domain[-1 - max(1, len(found.labels) - found.registry) :]
     return ".".join(domain)
 

@@ -73,10 +73,10 @@ _CANONICAL = re.compile(
 def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> str:
     """Return the canonical form of ``url``, resolved against ``base`` if one is given.
 
-    Characters beyond ASCII in the query are percent-encoded in ``encoding``, the page's own (a
-    label of the Encoding standard; unknown ones mean UTF-8), elsewhere always in UTF-8. Idempotent.
-    Raises :class:`InvalidUrl` for a URL that is not http(s), cannot be parsed, or is longer than
-    ``MAX_URL``.
+    Characters beyond ASCII are percent-encoded: in the query in ``encoding``, the encoding of the
+    page, and elsewhere in UTF-8. ``encoding`` is a label of the Encoding standard; an unknown label
+    means UTF-8. Idempotent. Raises :class:`InvalidUrl` for a URL that is not http(s), cannot be
+    parsed, or is longer than ``MAX_URL``.
     """
     if base is None and len(url) <= MAX_URL and "/." not in url and _CANONICAL(url):
         return url
@@ -146,8 +146,9 @@ def _without_credentials(href: str) -> str:
 
 
 # Encoded octets that are unreserved or in lower case. A "%" that encodes nothing may stand before
-# one: decoding must not make it encode something. The first pattern quickly finds that there are
-# none, as in URLs of other scripts: it begins with a letter, which is searched for.
+# such an octet: decoding the octet must not make the "%" encode something. Most URLs have no such
+# octet, even in other scripts. The first pattern quickly finds this: it begins with a fixed
+# character, which is searched for.
 _MAY_BE_RESPELT = re.compile("%(?=[2-7a-f]|.[a-f])").search
 _RESPELT = re.compile(
     "%(?<!%%)(?<!%[0-9A-Fa-f]%)(?:[46][1-9A-Fa-f]|[57][0-9Aa]|3[0-9]|2[DdEe]|5[Ff]|7[Ee]"
@@ -236,7 +237,8 @@ def hostname_of(host: str) -> str:
 def registrable_domain(host: str) -> str:
     """Return the registrable domain of a host, one label under a suffix that a registry runs.
 
-    The port is ignored. Addresses, bare suffixes and names under no known suffix are their own.
+    The port is ignored. An address, a bare suffix, or a name under no known suffix is its own
+    domain.
     """
     name = hostname_of(host)
     return under_registry(name) or name

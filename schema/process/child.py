@@ -1,6 +1,6 @@
 """Child processes that do not outlive their parent, and how they ended.
 
-All our processes that start others do it here, and keep the process by its ``Popen``. Each of them
+All our processes start their children here, and keep the ``Popen`` of each child. Each process
 decides when to start a dead child again.
 """
 
@@ -33,9 +33,9 @@ def spawn(
     """Start a child in a session of its own: a terminal's Ctrl-C does not reach it.
 
     No signal is blocked in it, its input is empty, and it inherits only the descriptors in
-    ``keep``. ``environ`` is its environment, ``output`` what it writes to; None: ours. When the
-    thread that called this dies, the kernel sends it the signal ``orphaned`` (only Linux does).
-    From its start on it ignores the signals ``ignored``. Raises OSError.
+    ``keep``. ``environ`` is its environment, ``output`` is where it writes; None means ours. When
+    the thread that called this dies, the kernel sends the child the signal ``orphaned`` (only Linux
+    does). From its start on the child ignores the signals ``ignored``. Raises OSError.
     """
     return subprocess.Popen(
         command,
@@ -45,7 +45,7 @@ def spawn(
         stderr=output,
         pass_fds=keep,
         start_new_session=True,
-        # Between fork and exec: it takes no lock that another thread may hold.
+        # This runs between fork and exec: it takes no lock that another thread may hold.
         preexec_fn=partial(_begin, os.getpid(), orphaned, ignored),
     )
 

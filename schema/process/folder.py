@@ -8,7 +8,7 @@ from greencrawl.schema.errors import NO_ROOM
 
 
 def folder_text(error: OSError, data: Path) -> str:
-    """Say that a file of the folder ``data`` cannot be used; "" if the error is about another.
+    """Say that a file of the folder ``data`` cannot be used; "" if the error is about another file.
 
     An error that names no file is about that folder if its disk is full.
     """

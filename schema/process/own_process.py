@@ -20,7 +20,7 @@ _BEGAN_MS = epoch_ms()
 
 
 def rss_bytes() -> int:
-    """Return the memory of this process in RAM, in bytes; its peak if the kernel tells no more."""
+    """Return the bytes of RAM that this process takes; the peak if the kernel reports only that."""
     with suppress(OSError, ValueError, IndexError):
         return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -37,7 +37,8 @@ def disk_used(folders: Iterable[Path]) -> float:
 
 
 def facts(folders: Iterable[Path] = ()) -> Facts:
-    """Return what every process tells of itself; ``folders`` are those that it writes to."""
+    """Return the facts that every process reports; ``folders`` are the folders that it writes
+    to."""
     return Facts(
         pid=os.getpid(),
         machine=socket.gethostname()[:255],

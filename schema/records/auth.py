@@ -6,8 +6,8 @@ found under that name in the environment or in a file with mode 0600 on the work
 
 *Where credentials go*: each entry lists the origins that it is for. ``example.org`` means https on
 its standard port, ``example.org:8443`` https on that port, and ``*.example.org`` every host below
-(not ``example.org`` itself). Only hosts that are written out as ``http://…`` are sent to without
-TLS.
+(not ``example.org`` itself). Credentials go without TLS only to hosts that are written out as
+``http://…``.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ class Form(Entry, frozen=True, kw_only=True, tag="form"):
 
 
 class Own(Entry, frozen=True, kw_only=True, tag="own"):
-    """A class of the user's, a ``greencrawl.worker.auth.Login``. Secrets: username, password."""
+    """A class that the user wrote, a ``greencrawl.worker.auth.Login``. Secrets: username,
+    password."""
 
     login: Annotated[
         str,

@@ -39,7 +39,7 @@ EVERY_SHAPE = "*"
 
 
 ADDRESS_RATE, ADDRESS_CONNECTIONS, DOMAIN_RATE = 10.0, 10, 20.0
-"""Defaults outside GREENCRAWL_ALLOW_NETWORKS where a crawl says nothing."""
+"""Defaults outside GREENCRAWL_ALLOW_NETWORKS, if a crawl sets no values."""
 
 
 class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -300,7 +300,7 @@ def kept_options(options: CrawlOptions) -> bytes:
     """Write options as a store keeps them: JSON, without later options that are not set.
 
     "Later" are options that the first release did not have. Workers of an earlier version do not
-    know these fields. So they go on with crawls that do not use them while an upgrade is under way.
+    know these options. During an upgrade they go on with crawls that do not use them.
     """
     fields = msgspec.structs.asdict(options)
     for field in msgspec.structs.fields(options):
@@ -338,17 +338,17 @@ STOPPED = "stopped"
 STOPPING, STOPPING_NOW = "stopping", "stopping_now"
 """Reasons of a paused crawl that is done when none of its tasks is leased.
 
-With the latter, leased tasks go back unfetched.
+With ``stopping_now`` leased tasks go back unfetched.
 """
 
 
 class Crawl(Struct, frozen=True, kw_only=True):
     """A crawl as the store keeps it.
 
-    ``id`` also is the crawl's instance: a crawl that was purged and created again has another.
+    ``id`` also is the crawl's instance: a crawl that was purged and created again has another id.
     Scope is measured from ``roots``: hosts, domains or prefixes, as in
-    ``greencrawl.schema.net.scope``. ``released`` are shapes of URLs that a person released; they
-    are never parked again: a thousand at most, ``*`` for all. ``revision`` rises with every change
+    ``greencrawl.schema.net.scope``. ``released`` are shapes (a thousand at most, ``*`` for all)
+    that a person released: their URLs are never parked again. ``revision`` rises with every change
     of options, roots or released shapes, ``version`` with every change at all. An action on a crawl
     counts only while its version is the one that its sender has read.
     """
@@ -369,14 +369,14 @@ class Crawl(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why the crawl is done: ``finished``, ``stopped``, or the limit that was reached.
 
-    For a crawl that is paused until it is done: ``stopping`` or ``stopping_now``.
+    A crawl that is paused until it is done has ``stopping`` or ``stopping_now``.
     """
 
     @property
     def finished(self) -> bool:
         """Return whether the crawl is done because nothing was left to do.
 
-        It may rest; new URLs make it active.
+        Such a crawl may rest; new URLs make it active.
         """
         return self.ended and self.reason == FINISHED
 

@@ -25,7 +25,7 @@ class PutOff(StrEnum):
 
 
 class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
+    """What a session learnt of its host; all optional. ``delay`` and ``latency`` are in seconds.
 
     ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor.
     ``robots_delay`` is robots.txt's crawl-delay. ``robots`` says that robots were read (or found
@@ -51,16 +51,16 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
 class HostState(Struct, frozen=True, kw_only=True):
     """A host as the frontier knows it; ``*_in`` are seconds from now, 0 when past.
 
-    ``waiting`` is its backlog over all crawls. ``delay`` is its own: by an operator, by robots.txt,
-    or by how it answers.
+    ``waiting`` is its backlog over all crawls. ``delay`` is the host's own delay: by an operator,
+    by robots.txt, or by how the host answers.
     """
 
     host: str
     partition: int
     delay: float = 0.0
     kept_delay: float = 0.0
-    """The delay in force, of a single host: the delays of crawls that fetch or wait there count,
-    too."""
+    """The delay in force, if one host is asked for; it includes the delays of crawls that fetch or
+    wait there."""
     sessions: int = 0
     waiting: int = 0
     next_in: float = 0.0

@@ -29,10 +29,10 @@ class TaskKind(IntEnum):
     SITEMAP_GUESS = 5
     """To read a sitemap at the usual place, which nobody has named.
 
-    It is asked for once. If there is none, no row is stored.
+    The URL is asked for once. If there is no sitemap, no row is stored.
     """
     CANONICAL = 6
-    """To read the canonical URL that another page names. It is a page, and no seed at any depth."""
+    """To read the canonical URL that another page names. Its page is never a seed, at any depth."""
     REFETCH = 7
     """To read a page again if it has changed since it was stored."""
     REREAD = 8
@@ -58,9 +58,9 @@ class TaskKind(IntEnum):
 
 
 INDEX_STEP = 16
-"""A step of ``redirects`` in a sitemap for each index above it.
+"""The step of ``redirects`` in a sitemap for each index above the sitemap.
 
-For requisites of a style sheet, it is a step for each style sheet above. The remainder are
+For a requisite of a style sheet, there is a step for each style sheet above. The remainder counts
 redirects.
 """
 
@@ -115,7 +115,7 @@ class Task(Struct, frozen=True, gc=False):
 
     @property
     def is_seed(self) -> bool:
-        """Return whether a person gave the URL, or the one that redirects to it."""
+        """Return whether a person gave the URL, or the URL that redirects to it."""
         return self.depth == 0 and self.kind in (TaskKind.PAGE, TaskKind.REFETCH)
 
     @property
@@ -127,12 +127,12 @@ class Task(Struct, frozen=True, gc=False):
 class Session(Struct, frozen=True, kw_only=True):
     """A lease on one host. ``delay`` in seconds is in force when it opens.
 
-    ``floor`` is the least delay within the session in seconds: the largest of robots.txt's, an
-    operator's setting, and those of the crawls that have tasks there. ``failures`` counts the
-    sessions in a row in which the host as a whole failed. ``ttl`` seconds run from when the worker
-    *sent* its request plus ``waited`` of the reply. ``robots_known`` is false when nobody has read
-    this host's robots within a day. ``traps`` is what the crawl knows of the host's shapes: what
-    the last report of a session said, or b"" if that is not known (any more).
+    ``floor`` is the least delay within the session in seconds: the largest delay of robots.txt, of
+    an operator, and of the crawls that have tasks there. ``failures`` counts the sessions in a row
+    in which the host as a whole failed. ``ttl`` seconds run from when the worker *sent* its request
+    plus ``waited`` of the reply. ``robots_known`` is false when nobody has read this host's robots
+    within a day. ``traps`` is what the crawl knows of the host's shapes: what the last report of a
+    session said, or b"" if that is not known (any more).
     """
 
     session: SessionId
@@ -152,7 +152,7 @@ class Session(Struct, frozen=True, kw_only=True):
 class Refusal(Struct, frozen=True, forbid_unknown_fields=True):
     """A crawl that a worker takes no session of, since it cannot import its ``hook`` or a kernel.
 
-    It names all modules that the crawl needed at that time.
+    ``hook`` names all modules that the crawl needed at that time.
     """
 
     crawl: Count
@@ -204,13 +204,13 @@ class LeaseReply(Struct, frozen=True):
 class ReconcileRequest(
     Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
 ):
-    """Up to (incarnation, sequence) a worker holds these; all its other sessions are released.
+    """A worker holds these sessions up to (incarnation, sequence); all its others are released.
 
     Leases with a lower or equal sequence that are still on their way will open nothing. ``dead``
     are older incarnations that have certainly ended: their sessions are released, too. Another
     older incarnation may still be at work; its leases expire by themselves. ``idle`` are sessions
-    of the dead without a request under way. Only the hosts of the other sessions must rest until
-    such a request would have ended. ``dead_for`` is how many seconds ago the last of the dead
+    of the dead without a request under way. Only the hosts of other sessions of the dead must rest,
+    until a request would have ended. ``dead_for`` is how many seconds ago the last of the dead
     ended, as far as it is known: the hosts have rested for this long already. ``leaving`` is the
     last call of a process: an earlier process that waits for its name may have it.
     """
@@ -240,7 +240,7 @@ class ReconcileReply(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True, omit_defaults=True):
-    """The URL is settled. ``stored`` if a page (2xx with a body) was stored; ``bytes`` downloaded.
+    """The URL is settled. ``stored``: a page (2xx with a body) was stored; ``bytes`` were fetched.
 
     ``kind`` is ``ok``, or the failure kind under which a final state was recorded (``gone`` …).
     ``rewritten`` counts its links that the crawl's ``normalise`` has changed. ``forget``: the URL
@@ -272,7 +272,7 @@ Outcome = Done | Retry | Dead
 
 
 class FinishItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``task`` is the task's number within the session."""
+    """The outcome of a task; ``task`` is the task's number within the session."""
 
     session: SessionId
     token: Token
@@ -300,7 +300,8 @@ class ExtendItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ReleaseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Hand back unfetched tasks uncharged (graceful stop); an empty ``tasks`` means all left."""
+    """Hand back unfetched tasks uncharged (graceful stop); an empty ``tasks`` means all that are
+    left."""
 
     session: SessionId
     token: Token

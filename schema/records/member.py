@@ -82,7 +82,7 @@ OptionName = Literal[
 FOLLOWED: Mapping[MemberKind, tuple[OptionName, ...]] = {
     "worker": get_args(OptionName), "broker": ("log_level",), "logger": ("log_level",),
 }  # fmt: skip
-"""The options that a node of a kind follows; orders of the others would have no effect."""
+"""The options that a node of a kind follows; orders of other options would have no effect."""
 
 OptionSource = Literal["default", "environment", "order"]
 
@@ -98,7 +98,7 @@ class InForce(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The report of a member; counters run since its process began. Seconds and bytes.
+    """The report of a member; counters run since its process began. Units are seconds and bytes.
 
     ``machine`` is the host name. ``greenlets`` is how many are allowed, ``sessions`` how many are
     under way. ``held`` counts leased tasks, with those whose results are still on their way; these
@@ -134,7 +134,7 @@ class MemberRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Body of ``POST /v1/members``: I am here, and follow the orders of ``revision`` (0: none).
 
     The broker answers after up to ``wait`` seconds, at once if there are other orders.
-    ``incarnation`` tells the lives of a member apart; a later one has a higher one. ``crawls``:
+    ``incarnation`` tells the lives of a member apart; a later life has a higher number. ``crawls``:
     report changes of crawls from this revision on; 0: report none. ``leaving`` is its last report,
     and ``why`` gives the reason.
     """
@@ -156,9 +156,9 @@ class MemberRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class MemberReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The orders in force for a member, of ``revision``.
 
-    ``crawls``: id → revision of orders at which its options were changed. ``next`` is what to send
-    as ``crawls`` the next time. ``log_to`` are addresses of loggers; try the first one first.
-    ``superseded``: a later life of this member is known.
+    ``crawls``: id of a crawl → revision of orders at which its options were changed. ``next`` is
+    what to send as ``crawls`` the next time. ``log_to`` are addresses of loggers; try the first one
+    first. ``superseded``: a later life of this member is known.
     """
 
     revision: int = 0
@@ -193,7 +193,7 @@ MemberStatus = Literal["here", "silent", "left", "lost"]
 class MemberState(Member, frozen=True, kw_only=True):
     """A member as people see it: ``facts`` is its latest report.
 
-    ``heard_ms`` (Unix time) is when it came; 0: too long ago.
+    ``heard_ms`` (Unix time) is when the report came; 0 if that is too long ago.
     """
 
     status: MemberStatus
@@ -219,7 +219,7 @@ class Orders(Struct, frozen=True):
 
 
 class OrderChange(Struct, frozen=True, kw_only=True):
-    """Who ordered what, and when. ``revision`` is its number.
+    """Who ordered what, and when. ``revision`` is the number of this change.
 
     ``member`` is a node or ``*``, or "" if options of ``crawl`` were changed. A null in ``changed``
     means that the order was taken back, :data:`FORGOTTEN` that the node was forgotten.

@@ -85,8 +85,8 @@ class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
     as ``noindex``; ``all`` and words for other agents are left out. ``unavailable_after_ms`` is the
     earliest moment (Unix time) after which the page is not to be shown. ``tdm`` tells whether
     rights of text and data mining are reserved (TDMRep), "" if nothing says so; ``tdm_policy`` is
-    where one can get the rights. ``withheld`` is the directive for which title, text, body and
-    fields are not kept, "" if they are. It is ``noindex``, ``unavailable_after``,
+    where one can get the rights. ``withheld`` is the directive because of which title, text, body
+    and fields are not kept, "" if they are kept. It is ``noindex``, ``unavailable_after``,
     ``tdm_reservation``, ``noai`` or ``noimageai``; or ``copy``, if the canonical page that this
     page names has such a directive.
     """
@@ -101,7 +101,7 @@ class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
 WITHHELD = frozenset(
     {"noindex", "unavailable_after", "tdm_reservation", "noai", "noimageai", "copy"}
 )
-"""Why a page's content may be withheld; its outcome is counted by this kind."""
+"""Reasons to withhold the content of a page; the outcome is counted by this kind."""
 
 
 class Fetched(Struct):
@@ -133,10 +133,10 @@ class Fetched(Struct):
     site: Directives | None = None
     """The reservation in its site's tdmrep.json, if that was read."""
     sampled: bool = True
-    """True if samples of its text are wanted, if the crawl looks for traps."""
+    """True if samples of its text are wanted, in a crawl that looks for traps."""
 
     packed: int = 0
-    """The length of its body if ``body`` is gzip of it; 0 if ``body`` is the body itself."""
+    """The length of the unpacked body if ``body`` is gzip; 0 if ``body`` is the body itself."""
 
     def unpack(self, most: int) -> None:
         """Undo the compression of the body, and keep at most ``most`` bytes of it."""
@@ -157,7 +157,7 @@ class Fetched(Struct):
 
     @property
     def location(self) -> str:
-        """Return where a redirect points, "" if nowhere; bytes beyond ASCII percent-encoded.
+        """Return where a redirect points, "" if nowhere; bytes beyond ASCII are percent-encoded.
 
         Headers are read as Latin-1, so each character beyond ASCII is a byte in an unknown
         encoding. Browsers send such bytes back as they came.
@@ -182,8 +182,8 @@ class Page(Struct):
     """The result of reading one HTML document; ``links`` are all that were found.
 
     Hooks may read it. ``language`` is a BCP 47 tag or ""; ``canonical`` is the canonical URL that
-    the page names; ``index`` and ``follow`` follow meta robots and X-Robots-Tag; ``directives`` has
-    all that they say, or None.
+    the page names; ``index`` and ``follow`` are as meta robots and X-Robots-Tag say; ``directives``
+    has all that these say, or None.
     """
 
     url: str

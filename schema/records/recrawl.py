@@ -20,7 +20,7 @@ class Recrawl(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     ``every`` is the time from the start of one period to that of the next: ``15s``, ``90m``,
     ``12h``, ``1d``, ``2w``. In each period, known pages up to ``depth`` that are in the *calendar*
-    are asked for again; 0: the seeds alone.
+    are asked for again; with 0, only the seeds.
     """
 
     mode: Literal["period"] = "period"
@@ -64,10 +64,10 @@ class Round(Struct, frozen=True, kw_only=True):
     ``read``: stored pages are read again for links that the crawl's rules now allow, without a
     request. ``fetch``: all pages are asked for again; each page stays until its new version is
     there. ``plan``: pages, and URLs that are gone, get their places in the calendar; nothing is
-    queued. ``why`` says it to people. ``least_depth``: pages of this depth or more. Only what was
-    fetched before ``before_ms`` (Unix time) belongs to it: ``total`` pages when it began, -1 if
-    these are not counted. ``queued`` URLs have been queued, up to ``cursor``. ``ended_ms`` is 0
-    while it is under way.
+    queued. ``why`` gives the reason to people. ``least_depth``: only pages of this depth or more.
+    Only what was fetched before ``before_ms`` (Unix time) belongs to the round: ``total`` pages
+    when it began, -1 if these are not counted. ``queued`` URLs have been queued, up to ``cursor``.
+    ``ended_ms`` is 0 while it is under way.
     """
 
     kind: RoundKind
@@ -84,8 +84,9 @@ class Round(Struct, frozen=True, kw_only=True):
 class Observation(NamedTuple):
     """The state of a URL that was found at a time (Unix ms).
 
-    It is ``page``, changed or not; ``gone``; ``excluded``: not to be asked for; or ``failed``,
-    which does not say whether the URL is there. ``task`` is the kind of task that asked for it.
+    ``found`` is ``page`` (changed or not), ``gone``, ``excluded`` (not to be asked for), or
+    ``failed``, which does not say whether the URL is there. ``task`` is the kind of task that asked
+    for it.
     """
 
     crawl: int

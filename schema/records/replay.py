@@ -12,7 +12,7 @@ from greencrawl.schema.records.stats import UrlState
 
 
 class Overflow(Struct, frozen=True):
-    """A URL beyond the memory budget, which waits in SQL. ``id`` is in order of arrival."""
+    """A URL beyond the memory budget, which waits in SQL. ``id`` rises in order of arrival."""
 
     fingerprint: int
     partition: int
@@ -33,9 +33,9 @@ class Debt(Struct, frozen=True):
 class Stamp(Struct, frozen=True):
     """The data of the replay log that a transaction read: the value of its clock, and node → epoch.
 
-    ``refused`` are pages, as (crawl, fingerprint), that a commit did not store: ``max_pages`` is
-    reached. ``retired`` are URLs that are gone, and are not asked for again until a new link leads
-    to them.
+    ``refused`` are URLs, as (crawl, fingerprint), that a commit left out: pages beyond
+    ``max_pages``, and parked URLs of a released shape. ``retired`` are URLs that are gone, and are
+    not asked for again until a new link leads to them.
     """
 
     clock: int
@@ -45,14 +45,14 @@ class Stamp(Struct, frozen=True):
 
 
 class Duty(Struct, frozen=True):
-    """A task that one broker at a time may do, and its epoch: each holder has another."""
+    """A task that one broker at a time may do, and its epoch: each holder has another epoch."""
 
     name: str
     epoch: int
 
 
 class Mark(Struct, frozen=True):
-    """A settled URL, to tell a Redis node of the past: Stored, Dead, Parked, or Otherwise."""
+    """A settled URL, sent to a Redis node that is refilled: Stored, Dead, Parked, or Otherwise."""
 
     crawl: int
     url: str
@@ -77,7 +77,7 @@ class NodeRepair(Struct, frozen=True, kw_only=True):
 
 
 class FrontierIdentity(Struct, frozen=True, kw_only=True):
-    """Fixed when a frontier is created; a process with other rules refuses to start.
+    """The identity of a frontier, fixed at its creation; a process with other rules does not start.
 
     ``canonicaliser`` is the version of the rules by which its fingerprints are made; a frontier
     keeps its own, see :data:`greencrawl.schema.net.urls.CANONICALISER`.

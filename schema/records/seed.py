@@ -12,7 +12,7 @@ from greencrawl.schema.records.lease import Admission
 
 
 class Seed(Struct, frozen=True, forbid_unknown_fields=True):
-    """A URL to queue. ``level`` 0 is served before 31; ``depth`` counts from it."""
+    """A URL to queue. ``level`` 0 is served before 31; ``depth`` is the depth that it gets."""
 
     url: Url
     depth: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
@@ -34,8 +34,8 @@ class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 class SeedItem(Struct, frozen=True, omit_defaults=True):
     """The result for a URL; ``reason`` says why it was rejected.
 
-    ``again``: the crawl had fetched or given it up, and it is queued once more. ``duplicate``: the
-    crawl knew it; if it was forced, its first fetch is still to come or under way.
+    ``again``: the crawl had fetched the URL or given it up, and queues it once more. ``duplicate``:
+    the crawl knew it; if it was forced, its first fetch is still to come or under way.
     """
 
     url: str

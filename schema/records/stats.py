@@ -17,13 +17,13 @@ class Totals(Struct, frozen=True, kw_only=True):
     """Counters of one crawl over all partitions, from one undisturbed scan.
 
     ``failures`` counts outcomes by kind. It includes pages that are stored without their content,
-    by the reason (``noindex`` …). ``later`` are retries not yet due; ``overflow`` waits in SQL,
-    beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` also counts
-    those that were released since. ``rewritten`` are links that the crawl's ``normalise`` has
-    changed; ``unchanged`` counts pages that were asked for again and had not changed. ``requeued``
-    counts known URLs that were queued again: whenever such a URL is settled, it counts once more.
-    ``put_off`` counts sessions that ended through no fault of their hosts, by reason
-    (:class:`greencrawl.schema.records.PutOff`).
+    by the reason (``noindex`` …). ``later`` counts retries not yet due; ``overflow`` counts tasks
+    that wait in SQL, beyond the memory budget; ``hosts`` counts hosts with waiting tasks.
+    ``parked`` also counts URLs that were released since. ``rewritten`` are links that the crawl's
+    ``normalise`` has changed; ``unchanged`` counts pages that were asked for again and had not
+    changed. ``requeued`` counts known URLs that were queued again: whenever such a URL is settled,
+    it counts once more. ``put_off`` counts sessions that ended through no fault of their hosts, by
+    reason (:class:`greencrawl.schema.records.PutOff`).
     """
 
     admitted: int = 0
@@ -54,15 +54,15 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
     """Counters of one crawl, and its state.
 
     The URLs that are still to be fetched are ``waiting + leased + later + overflow``. ``stored``
-    are pages in the store, and ``dead`` and ``parked`` are URLs that are so now; ``fetched`` is how
-    often a page was stored. In a crawl with more than a million pages, pages that are fetched again
-    count each time. ``bytes`` are those of bodies as they were transferred, of each fetch.
-    ``failures`` counts each try. ``final_states`` counts those without parked ones, by the kind of
-    failure; it is null while the crawl goes on, if it has more than 20,000 of them, and if no URL
-    was queued again. ``wakes_ms`` is when the next period begins, if the crawl rests. ``period`` is
-    the latest period of a crawl that begins again, and ``rounds`` are those under way. ``hooks``
-    counts failures of its hook. ``refused`` are workers that cannot import it. ``stuck`` says that
-    no known worker takes the crawl.
+    counts pages in the store, ``dead`` and ``parked`` count URLs that are dead or parked now;
+    ``fetched`` is how often a page was stored. In a crawl with more than a million pages, pages
+    that are fetched again count each time. ``bytes`` counts the bytes of bodies as they were
+    transferred, for each fetch. ``failures`` counts each try. ``final_states`` counts final states,
+    except parked, by the kind of failure. It is null while the crawl goes on, if there are more
+    than 20,000 final states, or if no URL was queued again. ``wakes_ms`` is when the next period
+    begins, if the crawl rests. ``period`` is the latest period of a crawl that begins again, and
+    ``rounds`` are the rounds under way. ``hooks`` counts failures of its hook. ``refused`` are
+    workers that cannot import this hook. ``stuck`` says that no known worker takes the crawl.
     """
 
     crawl: str
@@ -133,8 +133,8 @@ class Alert(Struct, frozen=True, kw_only=True):
     ``subject`` is the node, crawl or machine that it is about, ``text`` a sentence for people.
     Moments are Unix milliseconds: ``since_ms`` when it was first seen, ``began_ms`` when it had
     lasted long enough to be told (0: not yet), ``over_ms`` when it was over (0 while it lasts).
-    There are two messages: that it began, and that it is over. ``told`` counts how many of them
-    were delivered.
+    There are two messages: that it began, and that it is over. ``told`` counts how many of the two
+    messages were delivered.
     """
 
     kind: AlertKind
@@ -152,11 +152,11 @@ class Stats(Struct, frozen=True):
     ``rest_hosts`` counts hosts with an open session when a worker's process died. They rest until
     no request of that process can be under way any more, and then for their delays: at most for
     ``rest_seconds``. ``away`` are Redis nodes that do not answer: what they hold is not counted.
-    ``full`` are those that are near their memory limit.
+    ``full`` are Redis nodes near their memory limit.
 
-    ``workers`` counts processes of workers, not workers: those that reported within a minute; None
-    if that is not known. ``claimed_twice`` are names that two worker processes have: the earlier
-    one waits for the later one to leave. ``alerts`` are those that are open.
+    ``workers`` counts the processes of workers that reported within a minute; None if that is not
+    known. ``claimed_twice`` are names that two worker processes have: the earlier one waits for the
+    later one to leave. ``alerts`` are the open alerts.
     """
 
     crawls: tuple[CrawlStats, ...]

@@ -12,7 +12,7 @@ from greencrawl.schema.text.spans import main_of
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One try: the triple (url, code, errors), or with ``wait`` seconds the quadruple."""
+    """One try of a URL: its code and errors, and ``wait`` seconds if there will be another try."""
 
     crawl: int
     fingerprint: int
@@ -76,8 +76,8 @@ class StoredPage(Struct, kw_only=True):
     """A row of ``pages``. Bodies and texts are plain here; the store compresses them.
 
     ``digest`` tells bodies apart: it is the first 16 bytes of the SHA-256 of the fetched body, even
-    if the body itself is not kept. ``links`` are those admitted: the replay log that recovery
-    replays.
+    if the body itself is not kept. ``links`` are the links that were admitted: a part of the replay
+    log, which recovery replays.
     """
 
     crawl: int
@@ -106,7 +106,7 @@ class StoredPage(Struct, kw_only=True):
     canonical: str = ""
     """The canonical URL that the page names, "" if none."""
     directives: Directives | None = None
-    """None if it says nothing of that kind."""
+    """None if the page has no directives."""
     request: dict[str, str] = field(default_factory=dict)
     """Header fields that were sent, without credentials: for the archive, not kept in SQL."""
     spans: bytes = b""
@@ -177,7 +177,7 @@ class PageFilter(Struct, frozen=True, kw_only=True):
 
 
 class HookCount(Struct, frozen=True):
-    """How many pages a function of the crawl's hook failed on with the same ``message``."""
+    """On how many pages a function of the crawl's hook failed with the same ``message``."""
 
     function: str
     message: str
@@ -187,8 +187,8 @@ class HookCount(Struct, frozen=True):
 class HookFailure(Struct, frozen=True, kw_only=True):
     """A page on which a function of the crawl's hook failed.
 
-    ``message`` is the part that is the same on all pages; the journal has the whole. ``at_ms`` is
-    when the page was fetched.
+    ``message`` is the part that is the same on all pages; the journal has the whole message.
+    ``at_ms`` is when the page was fetched.
     """
 
     url: str
@@ -203,7 +203,8 @@ HOOK_FUNCTIONS = ("on_page", "items", "links", "request")
 class HookRun(Struct, frozen=True, kw_only=True):
     """The result of ``functions`` of a crawl's hook on a page: those that failed, and the message.
 
-    It replaces what is known of them on that page, unless the page was fetched after ``at_ms``.
+    It replaces what is known of these functions on that page, unless the page was fetched after
+    ``at_ms``.
     """
 
     crawl: int

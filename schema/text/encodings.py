@@ -37,7 +37,8 @@ _QUERY_BYTES = tuple(
     for byte in range(256)
 )
 
-# Encodings that the standard lacks. A page may not declare them, but may be found to use one.
+# Encodings that the standard lacks. A page cannot declare such an encoding, but may be found to use
+# it.
 _BEYOND = {
     "ibm855": "cp855",
     "iso-2022-kr": "iso2022_kr",
@@ -85,13 +86,13 @@ def decode(body: bytes, name: str) -> str:
 
 @lru_cache(maxsize=8)
 def _decoding(codec: str) -> dict[int, int]:
-    """Return what ``codec`` decodes otherwise than the standard → the standard's character."""
+    """Return the characters that ``codec`` decodes otherwise than the standard → the standard's."""
     if codec == "euc_jp":
         return {0x301C: 0xFF5E, 0x2016: 0x2225, 0x2212: 0xFF0D, 0xA2: 0xFFE0, 0xA3: 0xFFE1,
                 0xAC: 0xFFE2}  # fmt: skip
     index = {"big5hkscs": _BIG5, "gb18030": _GB18030, "koi8_u": _KOI8_U}[codec]
     pairs = [(raw.decode(codec, "replace"), character) for character, raw in index.items()]
-    # some stand for two codes in the codec
+    # some characters stand for two codes in the codec
     right = {theirs for theirs, ours in pairs if theirs == ours}
     # Python's codec lacks some characters: they appear as two here, or as U+FFFD; see
     # _missing_big5.

@@ -9,10 +9,10 @@ from greencrawl.schema.records import Attempt
 
 
 def guessed_text(url: str, attempts: Sequence[Attempt]) -> str:
-    """Say what came of the request for a guessed sitemap at a canonical ``url``.
+    """Say how the request for a guessed sitemap at a canonical ``url`` ended.
 
-    The ``url`` has neither a page nor a final state. "" if it is no such place, or is still to be
-    tried. ``attempts`` are its latest attempts, the last one first.
+    The ``url`` has neither a page nor a final state. Returns "" if this is no place of a sitemap,
+    or is still to be tried. ``attempts`` are its latest attempts, the last one first.
     """
     if url != origin_of(url) + SITEMAP_PLACE or (attempts and attempts[0].wait is not None):
         return ""

@@ -60,7 +60,7 @@ def unknown_sources(names: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def chosen_sources(names: Sequence[str]) -> frozenset[str]:
-    """Return the default sources with those that are named, less those with "-" in front.
+    """Return the default sources and the named ones, without those named with "-" in front.
 
     If two words name one source, the last counts.
     """

@@ -1,12 +1,13 @@
 """Main text as it is stored: by its places in the page's whole text, which is stored beside it.
 
-A piece of main text is a piece of the whole text; the characters between two pieces, such as a
-blank line, are not. Some three bytes a paragraph say what main text is. They are numbers with seven
-bits in each byte, the lowest first; the highest bit is set if more bytes follow. The first number
-is the length of the whole text in bytes of UTF-8. Then two numbers follow for each piece. One is
-four times its length plus its joint. The other is the number of bytes between it and the piece
-before. A joint is an index of :data:`JOINTS`. A joint equal to their count means: the joint's own
-length and bytes follow. So main text may also have parts that the whole text lacks.
+A piece of main text is also a piece of the whole text; the joint between two pieces, such as a
+blank line, is not. Some three bytes a paragraph say what main text is. These bytes are numbers with
+seven bits in each byte, the lowest first; the highest bit is set if more bytes follow. The first
+number is the length of the whole text in bytes of UTF-8. Then two numbers follow for each piece.
+The first is four times the length of the piece plus its joint. The second is the number of bytes
+between the piece and the one before. A joint is an index of :data:`JOINTS`. If the index equals the
+length of this list, the length and the bytes of the joint follow. So main text may also have parts
+that the whole text lacks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MOST_BITS = 63
 def main_of(text: str, spans: bytes) -> str | None:
     """Return the main text of a page with this whole ``text``; "" if there is none.
 
-    None if ``spans`` is empty, or belongs to another text.
+    Returns None if ``spans`` is empty, or belongs to another text.
     """
     words = text.encode("utf-8", "replace")
     pieces = _pieces(words, spans)
@@ -32,7 +33,7 @@ def main_of(text: str, spans: bytes) -> str | None:
 def blocks_of(text: str, spans: bytes) -> list[tuple[str, bool]]:
     """Return the whole text in its order, in blocks: (text, whether it is main text).
 
-    If ``spans`` says nothing, it is one block that is not main text.
+    If ``spans`` says nothing, the whole text is one block that is not main text.
     """
     words = text.encode("utf-8", "replace")
     found: list[tuple[bytes, bool]] = []
@@ -66,7 +67,7 @@ def _pieces(words: bytes, spans: bytes) -> list[tuple[int, int, bytes]] | None:
 class _Numbers:
     """Reads numbers one after the other.
 
-    Raises IndexError at the end, and for one that is too long.
+    Raises IndexError at the end, and for a number that is too long.
     """
 
     def __init__(self, data: bytes) -> None:

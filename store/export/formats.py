@@ -50,7 +50,7 @@ class Format(Protocol):
         """Return the record of a page."""
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Return whether the format needs the body of a page, which was not kept."""
+        """Return whether the format needs the body of a page and the body was not kept."""
 
     def final(self, final: Final) -> bytes:
         """Return the record of a URL without a page; nothing if the format has none."""
@@ -141,8 +141,8 @@ class Csv:
 class Warc:
     """WARC 1.1: a response and a request for each page, or a revisit for a body that came before.
 
-    The request is made from the crawl's options; additions of a hook or of credentials are not
-    known any more. ``name`` is the file's, "" without one.
+    The request is made from the crawl's options; header fields of a hook or of credentials are not
+    known any more. ``name`` is the name of the file, "" without a file.
     """
 
     detail: Detail = "body"

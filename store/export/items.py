@@ -1,4 +1,4 @@
-"""Export of the records that a crawl's hook found on pages: one each line or row.
+"""Export of the records that a crawl's hook found on pages: one in each line or row.
 
 A record has the members that the hook yielded. Two members of its page come before them: ``_url``
 and ``_fetched``. If the hook's record has these names itself, its own values count.

@@ -31,7 +31,7 @@ from greencrawl.store.export.formats import Format
 CHECKPOINT_SECONDS = 1.0
 _WRITE_BYTES = 256 * 1024
 _SINGLY = 100
-"""Pages that are read one by one after a page whose body is away."""
+"""After a page whose body is away, this many pages are read one by one."""
 
 Watch = Callable[["Position"], None]
 
@@ -73,9 +73,10 @@ class Position(Struct):
 
 
 class _State(Struct):
-    """``FILE.part.state``. ``options`` are as typed; ``since_ms`` is what a relative time meant.
+    """The contents of ``FILE.part.state``.
 
-    ``columns`` are those of a table that were found at its start.
+    ``options`` are the options as they were typed; ``since_ms`` is the moment that a relative time
+    meant. ``columns`` are the columns of a table, found at the start of the export.
     """
 
     options: dict[str, Any]
@@ -123,11 +124,11 @@ class Resumable:
             self.resumed = state is not None and state.position.length > 0
             """True if an earlier run is continued."""
             self.since_ms = state.since_ms if state else since_ms
-            """The begin of the exported time: that of the earlier run if there was one."""
+            """The start of the exported time; an export that is continued keeps it."""
             self.position = state.position if state else Position()
             self.columns = state.columns if state else ()
             """Columns of a table that are found at its start: set them before :meth:`run`."""
-            if state is None:  # otherwise a crash would bring it back
+            if state is None:  # otherwise a crash would bring the old state back
                 self._state_path.unlink(missing_ok=True)
             self._file.truncate(self.position.length)
             self._file.seek(self.position.length)
@@ -245,7 +246,7 @@ class Resumable:
         self._checked = time.monotonic()
 
     def _stop(self) -> None:
-        """Leave part and state as of the last whole records; an older state would do as well."""
+        """Cut the part to its last whole record and note that; an older state would do as well."""
         self.position = self._safe
         with suppress(OSError):
             self._file.truncate(self._safe.length)
@@ -253,7 +254,7 @@ class Resumable:
 
 
 def _records(store: Store, wanted: Wanted, format_: Format, position: Position) -> Iterator[bytes]:
-    """Yield records from ``position`` on, which moves to the end of each record."""
+    """Yield records from ``position`` on; ``position`` moves to the end of each record."""
     crawl = wanted.crawl.id
     if position.phase == "pages":
         for cursor, page in _pages(store, wanted, format_, position.cursor):

@@ -1,9 +1,9 @@
 """The worker's commit on MySQL: one transaction that first locks the rows concerned.
 
 The order of locks is the same everywhere, so that few transactions deadlock: nodes, crawls, limits,
-pages, final states, attempts, failures of hooks, overflow, calendar, sums, debts. Within each, keys
-are in order. A row that is not there yet cannot be locked: the second transaction that inserts the
-same key is refused, and runs again.
+pages, final states, attempts, failures of hooks, overflow, calendar, sums, debts. Within each kind
+of row, keys are in order. A row that is not there yet cannot be locked: the second transaction that
+inserts the same key is refused, and runs again.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ NEVER = -(2**63) - 1
 class Write:
     """A commit; each :meth:`run` is one try in a transaction of its own.
 
-    The first try assumes that attempts, and bodies not among ``known``, are new. They are, unless a
-    commit is repeated: then a key is refused, and the second try checks. ``places`` are bodies in
-    files.
+    The first try assumes that attempts, and bodies that are not among ``known``, are new. This is
+    wrong only if a commit is repeated: then the server refuses a key, and the second try checks.
+    ``places`` are the places of bodies in files.
     """
 
     def __init__(self, codec: Codec, known: Set[Body], places: Mapping[Body, Place]) -> None:
@@ -133,7 +133,7 @@ def _write_finals(
 ) -> None:
     """Write final states; the newest of a URL stays, and a page as new or newer replaces it.
 
-    Any page, and any other final state, replaces a parked one: see ``Store.commit``.
+    Any page, and any other final state, replaces a parked state: see ``Store.commit``.
     """
     known = _outlived(transaction, _known_finals(transaction, settled), current)
     chosen: dict[Key, Final] = {}
@@ -182,7 +182,7 @@ def _known_finals(
 def _outlived(
     transaction: Transaction, known: dict[Key, tuple[str, int, int]], current: Mapping[Key, int]
 ) -> dict[Key, tuple[str, int, int]]:
-    """Delete those that a page replaces; return the others."""
+    """Delete the final states that a page replaces; return the others."""
     over = sorted(
         key for key in known.keys() & current.keys()
         if known[key][0] == "parked" or known[key][1] <= current[key]
@@ -199,8 +199,7 @@ def _outlived(
 def _check_for_newer_pages(transaction: Transaction, finals: Iterable[Key]) -> None:
     """Check for a page of the same URL that was committed since the first look.
 
-    Its transaction did not see the final state, nor this transaction the page: the later one begins
-    again.
+    The two transactions did not see each other's row, so the later transaction begins again.
     """
     for crawl, some in by_crawl(list(finals)):
         sql = "SELECT 1 FROM pages WHERE"

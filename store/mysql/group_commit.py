@@ -31,11 +31,11 @@ class _Write:
 
 
 class Grouped:
-    """Groups writes: the caller whose turn it is writes all that is queued; each gets its own
-    outcome.
+    """Groups writes: the caller whose turn it is writes all that is queued; each caller gets the
+    outcome of its own write.
 
     A write that raises is undone alone (a savepoint) and fails no other. A failure of the server,
-    or of the commit, fails all writes of the group. After a deadlock all run again.
+    or of the commit, fails all writes of the group. After a deadlock all writes run again.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -44,7 +44,8 @@ class Grouped:
         self._queue: deque[_Write] = deque()
 
     def run(self, work: Callable[[Db], T]) -> T:
-        """Return ``work``'s result once it is durable. Raises what it raises; Unavailable."""
+        """Return ``work``'s result once it is durable. Raises what ``work`` raises, and
+        Unavailable."""
         mine = _Write(work)
         self._queue.append(mine)
         try:
@@ -59,8 +60,8 @@ class Grouped:
         return result
 
     def _write(self) -> None:
-        # Greenlets that are ready join: a server that answers at once lets none of them run
-        # meanwhile.
+        # Let greenlets that are ready join the group: if the server answers at once, none of them
+        # runs meanwhile.
         gevent.sleep(0)
         group: list[_Write] = []
         while self._queue and len(group) < BATCH:

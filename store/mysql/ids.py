@@ -16,8 +16,9 @@ BITS = 22
 class Numbers:
     """63-bit numbers, rising within a process and nearly so among processes.
 
-    Two processes make the same number about once in four million milliseconds in which both make
-    one. Then a unique key refuses the second, and its transaction runs again with a new number.
+    If two processes make a number in the same millisecond, the two are equal about once in four
+    million times. Then a unique key refuses the second number, and its transaction runs again with
+    a new one.
     """
 
     def __init__(self, clock: Callable[[], int] = epoch_ms) -> None:

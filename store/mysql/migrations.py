@@ -41,8 +41,8 @@ def statements(sql: str) -> Iterator[str]:
 
 
 def prepare(cluster: Cluster, folder: Path = FOLDER) -> None:
-    """Set up an empty database (or wait for the process that does), and refuse one of an earlier
-    version.
+    """Set up an empty database (or wait for the process that does), and refuse a database of an
+    earlier version.
 
     Unlike on SQLite, nothing else is applied automatically: a change of a large table takes long,
     and a person should choose its time. Raises InvalidConfig, Unavailable.

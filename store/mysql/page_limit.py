@@ -16,8 +16,8 @@ from greencrawl.store.rows import is_page
 
 
 def lock(db: Db, crawls: Iterable[int]) -> dict[int, int]:
-    """Return crawl → its pages so far, counted if nobody has yet; locked until the transaction
-    ends."""
+    """Return crawl → its pages so far, counted now if no commit has counted them; they are locked
+    until the transaction ends."""
     counts: dict[int, int] = {}
     for crawl in sorted(crawls):
         db.execute("SELECT pages FROM limits WHERE crawl = %s FOR UPDATE", (crawl,))

@@ -52,7 +52,7 @@ READS = {
 DIGEST_BYTES = 16
 # compressed without letting other greenlets run: it takes some milliseconds
 _PACK_BYTES = 1024 * 1024
-_ROW_BYTES = 300  # a wide row besides its blobs and JSON, about
+_ROW_BYTES = 300  # about the size of a wide row without its blobs and JSON
 
 
 class Page(Struct):
@@ -80,7 +80,7 @@ class Page(Struct):
 
     @property
     def wide_bytes(self) -> int:
-        """Return the bytes of its wide row, about."""
+        """Return about how many bytes its wide row takes."""
         blobs = len(self.links) + len(self.text)
         return _ROW_BYTES + blobs + sum(len(one) for one in self.wide if type(one) in (str, bytes))
 

@@ -66,7 +66,8 @@ def insert(
 ) -> None:
     """INSERT ``rows``, in as few statements as ``most_bytes`` allows; ``tail`` follows each.
 
-    ``names[i]`` names ``rows[i]`` to a person. Raises Unstorable for a row that is larger alone.
+    ``names[i]`` names ``rows[i]`` to a person. Raises Unstorable for a row that alone is larger
+    than ``most_bytes``.
     """
     head = f"INSERT INTO {table} ({columns}) VALUES ".encode()
     end = tail.encode()

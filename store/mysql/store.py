@@ -264,8 +264,8 @@ class MysqlStore(SqlStore):
     def commit(self, work: Commit) -> Stamp:
         """See :class:`greencrawl.store.base.Store`.
 
-        "Newer" is also compared between a page and a final state. Records of a deleted crawl are
-        left out. Raises Unstorable for a record that no second try would store, naming its URL.
+        A page does not remove a newer final state, except a parked one. Records of a deleted crawl
+        are left out. Raises Unstorable for a record that no second try would store, naming its URL.
         """
         prepared = rows.prepare(self._codec, work)
         write = self._writing(work, prepared)

@@ -29,7 +29,7 @@ At = tuple[int, int, int]
 """The position of a page in a stream: stamp, place, fingerprint."""
 START: At = (-1, 0, 0)
 END: At = (2**63 - 1, 0, 0)
-"""Behind the newest page."""
+"""After the newest page."""
 
 _NUMBER = r"(-?[0-9]{1,19})"
 
@@ -51,7 +51,7 @@ def after_page(cursor: str, start: At = START) -> At:
 
 
 def after_number(cursor: str) -> int | None:
-    """Return the fingerprint that a cursor names, None for none. Raises ValueError."""
+    """Return the fingerprint that a cursor names, None without a cursor. Raises ValueError."""
     if not cursor:
         return None
     if not re.fullmatch(_NUMBER, cursor):
@@ -68,7 +68,8 @@ class Chunk(NamedTuple):
 
 
 def _chosen(wanted: PageFilter) -> tuple[str, str, str]:
-    """Return the index to read, and two conditions: one that it uses, one that filters rows."""
+    """Return the index to read, and two conditions: the first uses the index, the second filters
+    rows."""
     index = "pages_by_stamp"
     host = more = ""
     if wanted.host:
@@ -117,8 +118,8 @@ def _ranges(
 def window(
     db: Db, crawl: int, wanted: PageFilter, after: At, most: int, newest: bool = False
 ) -> tuple[At | None, int]:
-    """Return where the next rows end, ``most`` at most, None if there are none; and how many there
-    are."""
+    """Return where the next rows end (``most`` rows at most), None if there are none; and how many
+    rows there are."""
     index, host, _ = _chosen(wanted)
     end, left = None, most
     order = _NEWEST if newest else _ORDER
@@ -189,7 +190,7 @@ def parts(found: Sequence[tuple[At, int]]) -> Iterator[list[At]]:
 
 
 def wide(db: Db, sql: str, crawl: int, part: Sequence[At]) -> dict[int, Row]:
-    """Return fingerprint → row of ``sql``, which begins with it, of pages as they are now."""
+    """Return fingerprint → row of ``sql``, which begins with the fingerprint, as pages are now."""
     some = numbers(at[2] for at in part)
     condition = b"%b WHERE p.crawl = %d AND p.fingerprint IN (%b)"
     raw(db, condition % (sql.encode(), crawl, some))
@@ -208,8 +209,8 @@ def stream(
 ) -> Iterator[Chunk]:
     """Yield chunks of (place in the stream, row of ``sql``), each chunk from one server.
 
-    If ``wanted`` filters rows, a statement reads ``most`` of them. ``newest``: in the opposite
-    order.
+    If ``wanted`` filters rows, a statement reads ``most`` of them. With ``newest`` the order is the
+    opposite one.
     """
     at, end, left = after, None, 0
     passing = bool(_chosen(wanted)[2])
@@ -241,7 +242,7 @@ def _chunk(
     end: At | None,
     newest: bool,
 ) -> list[tuple[At, Row | None]]:
-    """Return the next pages; None for one that was removed between the two queries."""
+    """Return the next pages; None for a page that was removed between the two queries."""
     for part in parts(narrow(db, crawl, wanted, detail, at, end, newest)):
         read = wide(db, sql, crawl, part)
         return [(one, read.get(one[2])) for one in part]
@@ -249,7 +250,8 @@ def _chunk(
 
 
 def finals(db: Db, crawl: int, since_ms: int, after: int | None) -> tuple[list[Row], int | None]:
-    """Return rows of ``rows.FINAL_READ`` by fingerprint, and the last one read, None at the end.
+    """Return rows of ``rows.FINAL_READ`` by fingerprint, and the last fingerprint that was read,
+    None at the end.
 
     It reads :data:`WINDOW` rows at most, and so may find none.
     """

@@ -39,7 +39,7 @@ class Sums:
         self._hosts: dict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def page(self, crawl: int, sign: int, status: int, body_bytes: int) -> None:
-        """Count a page that is added (1) or removed (-1); only those of 200 … 299 count."""
+        """Count a page that is added (1) or removed (-1); only a status of 200 … 299 counts."""
         if is_page(status):
             self._crawls[crawl]["pages"] += sign
             self._crawls[crawl]["bytes"] += sign * body_bytes
@@ -49,7 +49,7 @@ class Sums:
         self._crawls[crawl][state] += sign
 
     def attempt(self, crawl: int, host: bytes, code: int, elapsed_ms: int) -> None:
-        """Count an attempt; one with a status code is an answer."""
+        """Count an attempt; an attempt with a status code is an answer."""
         found = self._hosts[crawl, host]
         found[0] += 1
         if code > 0:
@@ -84,7 +84,7 @@ class Transaction:
     most_bytes: int
     connection: int
     careful: bool
-    """True if each insertion looks first, since one was refused."""
+    """True if each insertion first looks for the row, since an insertion was refused before."""
     sums: Sums = field(default_factory=Sums)
 
     def insert(

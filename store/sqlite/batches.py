@@ -1,8 +1,8 @@
 """Groups rows into few statements of few sizes, so that prepared statements are reused.
 
 One statement for each number of rows would be hundreds of texts: more than a connection keeps.
-Preparing one for 30 rows takes as long as writing them. Beside a busy hub each statement also costs
-a turn of the GIL, so one statement for each row is too slow.
+Preparing a statement for 30 rows takes as long as writing the rows. While the hub is busy, each
+statement also costs a turn of the GIL, so one statement for each row is too slow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROWS = 64
 """A statement has at most this many rows."""
 
 STEP = 8
-"""Numbers of rows are multiples of it, or less: there are 15 statements of each kind."""
+"""A statement has a multiple of this many rows, or fewer: there are 15 statements of each kind."""
 
 
 def parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -1,10 +1,10 @@
 """The worker's commit on SQLite: rows of many pages in few statements, many commits in one fsync.
 
-Every step of a statement gives up the GIL, and beside a busy hub getting it back can take the
-switch interval (5 ms). ``executemany`` steps once a row; here one statement carries up to
-:data:`greencrawl.store.sqlite.batches.ROWS` rows. Beside a computing greenlet a trial wrote between
-1.3 (cores loaded by others) and 25 times (cores free: 1,400 a second against 56) as many pages this
-way.
+Every step of a statement gives up the GIL. While the hub is busy, it can take 5 ms (the switch
+interval) to get the GIL back. ``executemany`` makes a step for each row; here one statement has up
+to :data:`greencrawl.store.sqlite.batches.ROWS` rows. In a trial beside a computing greenlet, this
+wrote 25 times as many pages if the cores were free (1,400 a second instead of 56), and 1.3 times as
+many if other processes loaded them.
 """
 
 from __future__ import annotations
@@ -251,7 +251,8 @@ class Committer:
     def commit(self, work: Commit, duty: Duty | None = None) -> Stamp:
         """Write ``work``; return its stamp. Raises Unavailable, Damaged, Unstorable, Closed.
 
-        Under a ``duty`` it is written alone: raises DutyLost if that has passed to another.
+        A commit under a ``duty`` is written alone, and raises DutyLost if another broker has the
+        duty.
         """
         mine = _Waiting(work, duty)
         self._queue.append(mine)
@@ -323,7 +324,7 @@ class Committer:
     def _blobs(
         self, connection: sqlite3.Connection, group: Sequence[_Waiting]
     ) -> dict[Known, Blob]:
-        """Return bodies of ``group`` as they are kept; only the first of equal ones. Raises
+        """Return bodies of ``group`` as they are kept; only the first of equal bodies. Raises
         Unavailable."""
         found: dict[Known, Blob] = {}
         pages = [row for waiting in group if waiting.rows for row in waiting.rows.pages]

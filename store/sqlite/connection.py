@@ -84,7 +84,7 @@ def translate(error: sqlite3.Error, path: Path) -> GreencrawlError | None:
 
 
 def _has_no_room(path: Path) -> bool:
-    """Return whether SQLite has no room for its files beside the database. Reading needs it,
+    """Return whether SQLite has no room for its files beside the database. Reading needs room,
     too."""
     try:
         return shutil.disk_usage(path.parent).free < LEAST_ROOM_BYTES
@@ -196,7 +196,7 @@ class SqliteThread:
         self._closed = False
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call ``work`` with the connection in the lane's thread. Raises what it raises.
+        """Call ``work`` with the connection in the lane's thread. Raises what ``work`` raises.
 
         A sqlite3.Error is translated. If the waiting greenlet is killed, the work still happens.
         """

@@ -29,8 +29,8 @@ class _Write:
 
 
 class Grouped:
-    """Groups writes: the caller whose turn it is writes all that is queued; each gets its own
-    outcome.
+    """Groups writes: the caller whose turn it is writes all that is queued; each caller gets the
+    outcome of its own write.
 
     A write that raises is undone alone (a savepoint) and fails no other. A failure of SQLite
     itself, or of the commit, fails all writes of the group.
@@ -43,8 +43,8 @@ class Grouped:
         self._queue: deque[_Write] = deque()
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return ``work``'s result once it is durable. Raises what it raises; Unavailable,
-        Damaged."""
+        """Return ``work``'s result once it is durable. Raises what ``work`` raises, and
+        Unavailable, Damaged."""
         mine = _Write(work)
         self._queue.append(mine)
         try:

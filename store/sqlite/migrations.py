@@ -73,7 +73,8 @@ def _pending(path: Path, folder: Path) -> list[Migration]:
 
 
 def _finish_exclusively(path: Path, folder: Path) -> None:
-    """Apply ``post_`` files under a lock of the whole file, or leave them if another has it open.
+    """Apply ``post_`` files under a lock of the whole file, unless another process has the file
+    open.
 
     A connection in WAL mode holds a shared lock as long as it is open.
     """
@@ -140,8 +141,8 @@ def _refuse_foreign(connection: sqlite3.Connection) -> None:
 def _refuse_old_pages(connection: sqlite3.Connection) -> None:
     """Raise InvalidConfig if there are pages of a version before :data:`OLDEST`.
 
-    They have their bodies in their rows, with a number for a digest. They are the oldest rows, of
-    which some are looked at.
+    Such pages have their bodies in their rows, and a number in place of a digest. They would be the
+    oldest rows, so only some of the oldest rows are looked at.
     """
     oldest = "SELECT content FROM pages ORDER BY id LIMIT 100"
     if connection.execute(f"SELECT 1 FROM ({oldest}) WHERE typeof(content) <> 'blob'").fetchone():
@@ -152,7 +153,7 @@ def _refuse_old_pages(connection: sqlite3.Connection) -> None:
 
 
 class SqliteUpgrade:
-    """:class:`greencrawl.store.migrations.Upgrade` of a file; only ``apply`` creates it."""
+    """:class:`greencrawl.store.migrations.Upgrade` of a file; only ``apply`` creates the file."""
 
     def __init__(self, path: Path, folder: Path = FOLDER) -> None:
         self._path = path.absolute()

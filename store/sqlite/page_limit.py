@@ -1,7 +1,7 @@
 """``max_pages`` in the transaction of the commit, on SQLite: which pages would be too many.
 
-Pages are those of 200 … 299. They are counted once, when a commit first meets the limit, and from
-then on with each commit.
+Only pages with a status of 200 … 299 count. They are counted once, when a commit first meets the
+limit, and from then on with each commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED = 400
 
 
 def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
-    """Return those of ``pages`` that are not to be stored; the others are counted as stored."""
+    """Return the pages that are not to be stored; the other pages are counted as stored."""
     refused: set[Key] = set()
     for crawl, most in _limits(db, sorted({row[0] for row in pages})):
         some = [row for row in pages if row[0] == crawl]
@@ -44,7 +44,7 @@ def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
 
 
 def _limits(db: sqlite3.Connection, crawls: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (crawl, limit) of those that have one."""
+    """Return (crawl, limit) of the crawls that have a limit."""
     if not crawls:
         return []
     some = ", ".join("?" * len(crawls))

@@ -304,9 +304,9 @@ class SqliteStore(SqlStore):
     def commit(self, work: Commit) -> Stamp:
         """See :class:`greencrawl.store.base.Store`.
 
-        "Newer" is also compared between a page and a final state. Commits of several greenlets
-        share a transaction. Records of a deleted crawl are left out. Raises Unstorable for a record
-        that no second try would store, naming its URL.
+        A page does not remove a newer final state, except a parked one. Commits of several
+        greenlets share a transaction. Records of a deleted crawl are left out. Raises Unstorable
+        for a record that no second try would store, naming its URL.
         """
         return self._commits.commit(work, self._duty)
 

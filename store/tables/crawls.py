@@ -85,7 +85,7 @@ def get(db: Db, name_or_id: str | int, lock: str = "") -> Crawl:
 
 
 def put(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int) -> Crawl:
-    """Create or update a crawl; see ``Store.put_crawl``. A new one is active."""
+    """Create or update a crawl; see ``Store.put_crawl``. A new crawl is active."""
     text = kept_options(options).decode()
     try:
         known = get(db, name, FOR_UPDATE)
@@ -93,7 +93,7 @@ def put(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: 
         key, given = rows.clean(name), wire.to_json(_united((), roots)).decode()
         columns, values = "name", [key, now_ms, now_ms, text, given]
         number, counted = "NULL", ""
-        if not is_sqlite(db):  # which has no numbers of its own that two masters could share
+        if not is_sqlite(db):  # MySQL draws no numbers that two masters could share
             change(db, "UPDATE counters SET value = value + 1 WHERE name = 'crawls'")
             columns, values = "living, name", [key, *values]
             number, counted = "value", " FROM counters WHERE name = 'crawls'"
@@ -194,8 +194,8 @@ def reopen(db: Db, crawl: int, version: int) -> Crawl:
 
 
 def reopen_finished(db: Db, crawls: Iterable[int]) -> None:
-    """Make finished crawls active; if two transactions share a lock on one, one of them begins
-    again."""
+    """Make finished crawls active; if two transactions share the lock of a crawl, one of the two
+    begins again."""
     for crawl in crawls:
         change(db, f"{_REOPEN} AND {IS_FINISHED}", (crawl,))
 
@@ -273,10 +273,10 @@ def settle_seeds(db: Db, batch: int, least: int, under: Mapping[str, int]) -> bo
 
 def restamp_seeds(db: Db, batch: int) -> Stamp:
     """See ``Store.restamp_seeds``."""
-    nodes.epochs(db)  # which stay as they are
+    nodes.epochs(db)  # locked: no epoch is raised before the commit
     now = nodes.clock(db)
     for row in found(db, "SELECT crawl FROM seed_batches WHERE id = ?", (batch,)):
-        # Its end must see the batch, or come before.
+        # The end of the crawl must see the batch, or come before it.
         first(db, f"SELECT id FROM crawls WHERE id = ?{SHARE_LOCK}", row)
     sql = (
         "UPDATE seed_batches SET stamp = CASE WHEN stamp < ? THEN ? ELSE stamp END, pending = 1 "
@@ -293,6 +293,7 @@ def drop_seeds(db: Db, batches: Sequence[tuple[int, int]]) -> int:
 
 
 def stored(db: Db, crawl: int) -> int:
-    """See ``Store.stored``: by its row of limits; 0 before they are counted."""
+    """See ``Store.stored``: the number is in the row of limits, and is 0 before pages are
+    counted."""
     row = first(db, "SELECT pages FROM limits WHERE crawl = ?", (crawl,))
     return int(row[0]) if row else 0

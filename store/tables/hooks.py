@@ -12,7 +12,7 @@ from greencrawl.store.rows import clean
 from greencrawl.store.tables.sql import LAST, Db, change, found
 
 MESSAGES = 200
-"""About how many messages of a crawl are counted apart."""
+"""About how many messages of a crawl are counted separately."""
 MESSAGE_CHARS = 200
 OTHER = "other"
 
@@ -31,7 +31,7 @@ def shortened(message: str) -> str:
 
 
 def told_apart(key: Key, known: Collection[Key]) -> Key:
-    """Return what ``key`` is counted under when ``known`` exist."""
+    """Return the key under which ``key`` is counted when ``known`` exist."""
     return key if key in known or len(known) < MESSAGES else (key[0], OTHER)
 
 

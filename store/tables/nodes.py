@@ -1,10 +1,11 @@
 """The frontier's identity, the log's clock, and its nodes' epochs, addresses and debts.
 
-Each function runs in a caller's transaction. The ``serial`` of a debt is odd while somebody replays
-it, and even once something was added since. A commit writes the row only if it is odd: while a node
-is away many commits look at it, and none waits for it. Rows of debts are locked last, in the order
-of their keys. A commit that finds its debt noted keeps it from being replayed until it ends, beside
-any number of others.
+Each function runs in a caller's transaction. The ``serial`` of a debt is odd while the debt is
+replayed, and becomes even when something is added. A commit writes the row of a debt only if the
+debt is new, begins later than the commit, or is being replayed: many commits look at the row while
+a node is away, and they do not wait for each other. Rows of debts are locked last, in the order of
+their keys. A commit that finds its debt noted shares a lock of the row with other commits; a replay
+waits until they end.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def clock(db: Db) -> Stamp:
 
 
 def epochs(db: Db) -> dict[str, int]:
-    """Return node → its epoch, which stays until the transaction ends; none if it was never
-    opened."""
+    """Return node → its epoch, without nodes that were never opened. No epoch changes until the
+    transaction ends."""
     rows = found(db, f"SELECT id, epoch FROM nodes{SHARE_LOCK}")
     return {node: epoch for node, epoch in rows if node}
 
@@ -107,7 +108,7 @@ def owe(db: Db, nodes: Collection[str], since: int) -> None:
 
 
 def debts(db: Db) -> dict[str, Debt]:
-    """Return node → what it is owed."""
+    """Return node → its debt."""
     rows = found(db, "SELECT node, since, serial FROM debts ORDER BY node")
     return {node: Debt(since, serial) for node, since, serial in rows}
 

@@ -19,7 +19,7 @@ def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
     if not changed.finished or changed.version == version:
         return changed
     last, started_ms = _last_period(db, crawl)
-    if not last:  # a crawl from before it had periods
+    if not last:  # the crawl had no periods before
         started_ms = changed.started_ms
         sql = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (?, 1, ?, ?)"
         change(db, sql, (crawl, started_ms, now_ms))
@@ -151,7 +151,7 @@ def count_round(db: Db, crawl: int, known: Round) -> int:
     if pages > COUNT_PAGES:
         return -1
     sql, depth = "SELECT COUNT(*) FROM pages p", "p.depth"
-    if known.least_depth and not is_sqlite(db):  # where it stands in the wide rows
+    if known.least_depth and not is_sqlite(db):  # on MySQL the depth is in the wide rows
         beside = "c.crawl = p.crawl AND c.place = p.place AND c.fingerprint = p.fingerprint"
         sql, depth = f"{sql} JOIN contents c ON {beside}", "c.depth"
     sql, values = f"{sql} WHERE p.crawl = ? AND p.fetched_ms < ?", [crawl, known.started_ms]
@@ -177,7 +177,7 @@ def queue_round(
     end: bool,
     now_ms: int,
 ) -> bool:
-    """See ``Store.queue_round``; ``urls`` is their number, and the packed batch."""
+    """See ``Store.queue_round``; ``urls`` is the number of URLs, and the packed batch."""
     if crawls.get(db, crawl, FOR_UPDATE).state != "active":  # a stop is not undone
         return False
     count, blob = urls

@@ -32,8 +32,8 @@ _RULES = (
     (r"ON CONFLICT \([\w, ]+\) DO UPDATE SET", "ON DUPLICATE KEY UPDATE"),
     (r"excluded\.(\w+)", r"VALUES(\1)"),
 )  # fmt: skip
-"""Forms for SQLite and for MySQL, in this order. The first column of a row that may exist is
-one of its key's, so writing it again changes nothing."""
+"""Forms for SQLite and for MySQL, in this order. If a row may exist, its first column is part of
+its key, so writing this column again changes nothing."""
 
 
 LAST = 2**63 - 1
@@ -69,7 +69,8 @@ def raw(db: Db, sql: str, values: Sequence[Any] = ()) -> list[Row]:
 
 
 def found(db: Db, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-    """Return the rows of another query. Names and JSON, which MySQL keeps as bytes, are text."""
+    """Return the rows of a query that is not for blobs. Names and JSON, which MySQL keeps as bytes,
+    are text."""
     rows = raw(db, sql, values)
     return rows if is_sqlite(db) else [tuple(map(_text, row)) for row in rows]
 
@@ -84,7 +85,7 @@ def first(db: Db, sql: str, values: Sequence[Any] = ()) -> Row | None:
 
 
 def change(db: Db, sql: str, values: Sequence[Any] = ()) -> int:
-    """Run another statement; return how many rows it changed."""
+    """Run a statement that is no query; return how many rows it changed."""
     if isinstance(db, sqlite3.Connection):
         return db.execute(sql, values).rowcount
     return int(db.execute(_of_mysql(sql), values))

@@ -58,7 +58,8 @@ def drop_samples(db: Db, before_ms: int) -> int:
 
 
 def alerts(db: Db, where: str = "over_ms = 0") -> list[Alert]:
-    """Return the alerts for which a condition is true, the first seen first."""
+    """Return the alerts for which a condition is true, in the order in which they were first
+    seen."""
     sql = f"SELECT {_ALERT} FROM alerts WHERE {where} ORDER BY since_ms, kind, subject"
     return [Alert(**dict(zip(Alert.__struct_fields__, row, strict=True))) for row in found(db, sql)]
 
@@ -93,5 +94,5 @@ def forget(db: Db, alerts: Sequence[Alert]) -> None:
 
 
 def drop_alerts(db: Db, before_ms: int) -> int:
-    """Delete some alerts that ended before; return how many."""
+    """Delete some alerts that ended before ``before_ms``; return how many."""
     return drop(db, "alerts", _KEY, "over_ms BETWEEN 1 AND ?", (before_ms - 1,), STEP)

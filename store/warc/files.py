@@ -168,7 +168,7 @@ class WarcFiles:
 
     def _begin(self) -> Segment:
         for _ in range(_BEGINNINGS - 1):
-            with suppress(FileNotFoundError):  # another process took it for a dead writer's
+            with suppress(FileNotFoundError):  # another process took the file for a dead writer's
                 return self._made()
         return self._made()
 
@@ -245,7 +245,7 @@ class WarcFiles:
             raise BodyAway(place.file, "no name of a file")
         if place.offset < 0 or not 0 < place.length <= _MOST_BYTES:
             raise BodyAway(place.file, "no place in a file")
-        for name in (place.file, place.file + OPEN, place.file):  # it may be finished meanwhile
+        for name in (place.file, place.file + OPEN, place.file):  # a writer may finish it meanwhile
             try:
                 with (self.folder / name).open("rb", buffering=0) as file:
                     return os.pread(file.fileno(), min(most, place.length), place.offset)
@@ -269,7 +269,7 @@ class WarcFiles:
 
 
 NO_PLACE = Place("", 0, 0)
-"""The place of a body that is neither at hand nor known to the store."""
+"""The place of a body that is not here and that the store does not know."""
 
 
 def finish_orphans(folder: Path) -> None:
@@ -300,9 +300,9 @@ def _host() -> str:
 class _ShortSwitchInterval:
     """Lets threads get the GIL back sooner while it is entered.
 
-    Hashing and deflating a page give it up several times, and beside a busy hub each time may cost
-    the switch interval, 5 ms by default; see ``greencrawl.store.sqlite.commits``. A trial wrote 1.2
-    to 1.5 times as many pages this way.
+    Hashing and deflating a page give up the GIL several times. While the hub is busy, it may take
+    the switch interval (5 ms by default) to get it back each time; see
+    ``greencrawl.store.sqlite.commits``. A trial wrote 1.2 to 1.5 times as many pages this way.
     """
 
     SECONDS = 0.0002

@@ -71,7 +71,7 @@ class Damage(ValueError):
 
 
 def origin_of(record: Record, page: StoredPage) -> Origin:
-    """Return what a later revisit says of this response."""
+    """Return what a later revisit says about this response."""
     return Origin(record.id, uri(page.url), date(page.fetched_ms))
 
 
@@ -168,7 +168,8 @@ def _record(kind: str, fields: Sequence[tuple[str, str]], *block: bytes) -> Reco
 
 
 def _new_id() -> str:
-    """Return a random UUID. Many are drawn at once: asking the system gives up the GIL."""
+    """Return a random UUID. Many UUIDs are drawn together, because asking the system gives up the
+    GIL."""
     try:
         drawn = _drawn.pop()
     except IndexError:

@@ -1,7 +1,7 @@
 """The steward's connection to one server: a connection of its own, with short time-outs.
 
 Statements are MariaDB's (10.6 and later): GTID positions and semi-synchronous replication differ in
-MySQL. There one endpoint of a managed service needs no steward.
+MySQL. A store on MySQL has one endpoint of a managed service, and needs no steward.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Admin:
         try:
             yield
         except (pymysql.MySQLError, OSError) as error:
-            self.close()  # what was begun on it is rolled back
+            self.close()  # the server rolls back what was begun on this connection
             ours = translate(error, self.server)
             if ours is None:
                 raise
@@ -144,10 +144,10 @@ class Admin:
 
     @contextmanager
     def exclusively(self) -> Iterator[Admin]:
-        """Keep other stewards' calls out of a series. Raises Unavailable if one acts there now.
+        """Keep the calls of other stewards out of a series of calls.
 
         The calls use a connection of their own, which holds the lock: when the connection is lost,
-        the rest of the series raises.
+        the rest of the series raises. Raises Unavailable if another steward acts on the server now.
         """
         held = Admin(self.topology, self.server, answer_seconds=ACT_SECONDS)
         try:
@@ -183,7 +183,7 @@ class Admin:
         self.execute(FENCE)
 
     def enrol(self, vote: Vote) -> None:
-        """Give a vote to a server that has none, or has a copy of another's."""
+        """Give a vote to a server that has none, or that has a copy of another server's vote."""
         text = register.term_text(vote.term) if vote.term else ""
         self.execute(
             f"INSERT IGNORE INTO {self._table('votes')} (server, promised, accepted, value) "
@@ -192,13 +192,13 @@ class Admin:
         )  # fmt: skip
 
     def expel(self) -> None:
-        """Take away the server's vote, or its copy of another's."""
+        """Delete the server's vote, or its copy of another server's vote."""
         self.execute(f"DELETE FROM {self._table('votes')}")
 
     def vote(self) -> Vote:
         """Return the server's vote.
 
-        Raises Unavailable if it has none: such a server must not be asked.
+        Raises Unavailable if the server has no vote: such a server must not be asked.
         """
         try:
             row = self.row(

@@ -30,14 +30,14 @@ _LACKING = 1236
 
 
 class Following(Struct, frozen=True, kw_only=True):
-    """The leader of a server: ``fetched`` is how far it copied; its own position is how far it
-    applied."""
+    """The leader of a server. ``fetched`` is how far the server has copied; its position is how far
+    it has applied."""
 
     leader: str
     fetching: bool
     applying: bool
     stopped: bool = False
-    """True if a thread of it has stopped, and does not merely try to connect."""
+    """True if a thread of the replication has stopped, and does not merely try to connect."""
     behind_seconds: float | None = None
     """Seconds, None while not connected."""
     error: str = ""
@@ -59,7 +59,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     server: Server
     error: str = ""
     refusal: Literal["", "account", "busy"] = ""
-    """Why it answered with an error; "" if no answer came.
+    """Why the server answered with an error; "" if no answer came.
 
     "account": it refuses our account or what we ask. "busy": it has too many connections, for
     example.
@@ -78,7 +78,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     """True if commits wait here for an acknowledgement."""
     gives_ack: bool = False
     acknowledged: bool = False
-    """True if such commits really wait (the server has not fallen back to asynchronous ones)."""
+    """True if commits really wait: the server has not fallen back to asynchronous commits."""
     clients: int = 0
     """Acknowledging servers that are connected."""
     hanging: int = 0
@@ -99,7 +99,7 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return ``host:port``, as everywhere."""
+        """Return ``host:port``, the name of the server everywhere."""
         return str(self.server)
 
 
@@ -172,7 +172,7 @@ def _look(admin: Admin) -> Observation:
 
 
 def _following(row: Any) -> Following | None:
-    if not row:  # nor while no master is named
+    if not row:  # there is no row while no master is named
         return None
     lag = row["Seconds_Behind_Master"]
     return Following(

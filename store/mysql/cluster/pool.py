@@ -80,7 +80,7 @@ class Pool:
             drop(self._idle.pop()[1])
 
     def close(self) -> None:
-        """Close idle connections; those in use close when they are given back."""
+        """Close idle connections; connections in use close when they are given back."""
         self._closed = True
         self.forget()
 

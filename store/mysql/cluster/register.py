@@ -4,8 +4,8 @@ It is a register with compare-and-set over all masters and replicas: CASPaxos (D
 Each server keeps its vote in a table of its own that is not replicated. A change asks a majority to
 promise a ballot, and takes the value accepted under the highest ballot among them. It changes that
 value and asks a majority to accept the result. Any minority may be dead, slow or cut off. A
-proposer may leave a value half accepted. The next change meets it and begins from it or replaces
-it. So nobody may act on a value before its own change was accepted.
+proposer may leave a value half accepted. The next change finds this value and begins from it, or
+replaces it. So a proposer may act on a value only after its own change was accepted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RANDOM_BITS = 20
 
 
 class WriterTerm(Struct, frozen=True, forbid_unknown_fields=True):
-    """The server that takes writes, since which takeover, and the server that acknowledges each
+    """A term: its epoch, the server that takes writes, and the server that acknowledges each
     commit.
 
     ``epoch`` rises with each takeover. ``partner`` is "" while the writer stands alone: then no
@@ -57,7 +57,7 @@ class Vote(Struct, frozen=True):
 
 
 class Voter(Protocol):
-    """One server's vote; each call is atomic there. They raise Unavailable."""
+    """The vote of one server; each call is atomic on the server, and raises Unavailable."""
 
     server: Server
 
@@ -65,8 +65,8 @@ class Voter(Protocol):
         """Return what the server keeps now."""
 
     def promise(self, ballot: int) -> Vote | None:
-        """Promise to accept nothing below ``ballot``; return what it had, or None if it is too
-        late."""
+        """Promise to accept nothing below ``ballot``; return what the server keeps now, or None if
+        it has promised as much before."""
 
     def accept(self, ballot: int, term: WriterTerm) -> bool:
         """Accept unless a higher ballot was promised."""
@@ -98,7 +98,7 @@ class Register:
     def read(self) -> WriterTerm | None:
         """Return the value that a majority knows, perhaps one that is just being replaced.
 
-        It is good enough to show, not to act on. Raises NoMajority.
+        Show this value, but do not act on it. Raises NoMajority.
         """
         votes = self._answers([voter.vote for voter in self._voters])
         self._enough(votes, "answer")
@@ -107,8 +107,8 @@ class Register:
     def change(self, change: Callable[[WriterTerm | None], WriterTerm | None]) -> WriterTerm | None:
         """Replace the value by ``change`` of it, and return what is accepted now.
 
-        If ``change`` returns None, the value stays – and is confirmed: what is returned then is
-        what a majority holds. Raises NoMajority, also when another proposer was faster: try again.
+        If ``change`` returns None, the value stays, and a majority confirms that it holds this
+        value. Raises NoMajority, also when another proposer was faster: try again.
         """
         votes = self._answers([voter.vote for voter in self._voters])
         self._enough(votes, "answer")
@@ -151,5 +151,5 @@ def term_text(term: WriterTerm) -> str:
 
 
 def term_of(text: str) -> WriterTerm | None:
-    """Undo :func:`term_text`; None for no value yet."""
+    """Return the term that :func:`term_text` wrote; None if there is no value yet."""
     return wire.from_json(text, WriterTerm) if text else None

@@ -49,7 +49,7 @@ CAUGHT_UP_SECONDS = 1.0
 TRIES = 8
 """How often a transaction is run if it meets others' locks."""
 APART_SECONDS = 0.002
-"""The longest pause before the second run, about; it doubles with each."""
+"""About the longest pause before the second run; the pause doubles with each further run."""
 
 _UNKNOWN_VARIABLE = 1193
 _UNFORMED = frozenset({1049, 1146})
@@ -102,20 +102,20 @@ class Cluster:
     def write(self, work: Callable[[Db], T], *, seconds: float = ANSWER_SECONDS) -> T:
         """Run ``work`` in a transaction of the server that takes writes; durable on return.
 
-        ``seconds`` is how long one statement of it may take. It raises what ``work`` raises, after
-        a roll-back; pymysql's errors for what is in a record; and Unavailable. After Unavailable
-        the commit may have happened or not.
+        ``seconds`` is how long one statement of ``work`` may take. After a roll-back it raises what
+        ``work`` raises, errors of pymysql if a record is at fault, and Unavailable. After
+        Unavailable the commit may have happened or not.
         """
         return self._run(lambda db, _: work(db), seconds)
 
     def alter(self, work: Callable[[Db, Callable[[], None]], T], *, seconds: float) -> T:
         """Run statements that commit by themselves, and so release the fence.
 
-        ``work`` gets a function and calls it before each statement. It begins a transaction that
-        holds the fence again. If another server takes writes by now, it raises Unavailable, and
-        ``work`` is run again. One statement is not protected: from the commit with which it begins,
-        no takeover waits for it. But a server cannot be closed (``read_only``) before the statement
-        has ended.
+        ``work`` gets a function and calls it before each statement. The function begins a
+        transaction that holds the fence again. If another server takes writes by now, the function
+        raises Unavailable, and ``work`` is run again. The statement itself is not protected: it
+        begins with a commit, and from then on no takeover waits for it. But a server cannot be
+        closed (``read_only``) before the statement has ended.
         """
         return self._run(work, seconds)
 
@@ -171,9 +171,9 @@ class Cluster:
     def stream(self) -> Callable[[Callable[[Db], T]], T]:
         """Return a :meth:`scan` for the parts of a stream that begins now.
 
-        All parts come from one replica, which has all that was stored before; if it fails, the rest
-        comes from where :meth:`read` goes. Another replica could be older. Then a row that had
-        moved to the stream's end would be missed.
+        All parts come from one replica, which has all that was stored before. If this replica
+        fails, the rest comes from the server that takes writes. Another replica could be older, and
+        miss a row that has moved to the end of the stream.
         """
         server = next(self._replicas_caught_up(self._position() or {}), None)
 
@@ -214,8 +214,8 @@ class Cluster:
         """Translate errors; if an error means that the server is away, the writer is looked for
         again.
 
-        A server that answers with an error stays the writer: a lock was held for too long, for
-        example.
+        A server that answers with an error stays the writer, for example if a lock was held too
+        long.
         """
         try:
             yield
@@ -301,7 +301,8 @@ class Cluster:
     # -- replicas
 
     def _replicas_caught_up(self, covering: Position) -> Iterator[Server]:
-        """Return replicas within the lag bound that have all up to ``covering``, in turn."""
+        """Return replicas within the lag bound that have all transactions up to ``covering``, in
+        turn."""
         replicas = self.topology.replicas
         start = next(self._turn)
         for index in range(len(replicas)):

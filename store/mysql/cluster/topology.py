@@ -60,7 +60,7 @@ class Topology:
     def other(self, name: str) -> str:
         """Return the name of the other of two masters.
 
-        Raises ValueError if there is not just one other.
+        Raises ValueError unless there is exactly one other master.
         """
         [other] = [str(one) for one in self.masters if str(one) != name]
         return other

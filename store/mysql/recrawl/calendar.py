@@ -57,7 +57,7 @@ def add(db: Db, crawl: int, observations: Sequence[Observation]) -> None:
 
 
 def due(db: Db, crawl: int, partition: int, after: tuple[int, int, int], limit: int) -> list[Due]:
-    """Return rows that are due, after a place: by date, host, and fingerprint.
+    """Return rows that are due, by date, host, and fingerprint, beginning after ``after``.
 
     Rows deeper than the crawl's calendar now goes have no item.
     """
@@ -106,9 +106,10 @@ def _urls(db: Db, crawl: int, numbers_: Sequence[int]) -> dict[int, str]:
 
 
 def taken(db: Db, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
-    """Record that the node has rows in memory under ``epoch``; return how many are on their way.
+    """Record that the node has rows in memory under ``epoch``; return how many rows that are.
 
-    Rows that were fetched since they were read are left out; all are if the epoch is over.
+    A row is left out if its URL was fetched since the row was read; all rows are left out if the
+    epoch is over.
     """
     sql = "SELECT id, epoch FROM nodes WHERE id IN ('', %s) LOCK IN SHARE MODE"
     db.execute(sql, (node.encode(),))
@@ -125,8 +126,8 @@ def taken(db: Db, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int
 
 
 def postpone(db: Db, crawl: int, partition: int, row: Due) -> int:
-    """Move a host's rows that are due at the row's date to the next period; return how many, of one
-    step."""
+    """Move rows of a host with the due date of ``row`` to the next period; return how many rows
+    this step moved."""
     plan = plan_of(db, crawl)
     if plan is None:
         return 0
@@ -139,7 +140,7 @@ def postpone(db: Db, crawl: int, partition: int, row: Due) -> int:
 
 
 def free(db: Db, partition: int, epoch: int) -> int:
-    """Let rows wait that a node has had under an earlier epoch; return how many, of one step."""
+    """Let rows wait that a node has had under an earlier epoch; return how many this step freed."""
     return db.execute(
         "UPDATE calendar SET queued = 0 WHERE partition_no = %s AND queued > 0 AND queued < %s "
         f"LIMIT {FREED_ROWS}",

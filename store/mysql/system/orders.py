@@ -87,7 +87,7 @@ def note_crawl(
 def _number(db: Db) -> int:
     """Return the next revision.
 
-    The row stays locked until the commit, so that they appear in order.
+    The row stays locked until the commit, so that revisions become visible in order.
     """
     db.execute("SELECT value FROM counters WHERE name = 'orders' FOR UPDATE")
     ((value,),) = db.fetchall()

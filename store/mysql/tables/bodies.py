@@ -1,4 +1,5 @@
-"""Bodies on MySQL: equal ones are kept once in a crawl, here or in a file, as long as the crawl."""
+"""Bodies on MySQL: equal bodies are kept once in a crawl, here or in a file, as long as the
+crawl."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Body = tuple[int, bytes]
 
 
 def known(db: Db, bodies: Iterable[Body]) -> dict[Body, int]:
-    """Return the places of those that exist."""
+    """Return the places of the bodies that exist."""
     found: dict[Body, int] = {}
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         for some in chunks([digest for _, digest in group]):
@@ -32,7 +33,7 @@ def known(db: Db, bodies: Iterable[Body]) -> dict[Body, int]:
 
 
 def files(db: Db, bodies: Mapping[Body, int]) -> dict[Body, Place]:
-    """Return those of the bodies that are in files, with their places."""
+    """Return body → its place in a file, for the bodies that are in files."""
     found: dict[Body, Place] = {}
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         for some in chunks([bodies[body] for body in group]):
@@ -53,9 +54,9 @@ def write(
     expected: Set[Body],
     places: Mapping[Body, Place],
 ) -> None:
-    """Write bodies that do not exist; ``expected`` ones did at an earlier look.
+    """Write bodies that do not exist; ``expected`` are bodies that existed at an earlier look.
 
-    ``places`` are those that are in files. Raises Unstorable.
+    ``places`` are the places of bodies in files. Raises Unstorable.
     """
     wanted = {(page.crawl, page.digest): page for page in pages if page.plain}
     there = known(transaction.db, wanted if transaction.careful else wanted.keys() & expected)

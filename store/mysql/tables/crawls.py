@@ -34,7 +34,7 @@ _COUNTED = {
     "overflow": "overflow_waiting", "hook_failures": "PRIMARY",
     "calendar": "PRIMARY",
 }  # fmt: skip
-_TWICE = ("pages", "digests")  # a wide row or a body for each
+_TWICE = ("pages", "digests")  # each row goes with another: a wide row or a body
 
 
 def purge_step(db: Db, crawl: int) -> int | None:
@@ -92,9 +92,9 @@ def dead_rows(
     lock: str = "",
     before: int = NEVER,
 ) -> list[Row]:
-    """Return rows of ``rows.FINAL_READ`` of dead letters by fingerprint, beginning after one.
+    """Return rows of ``rows.FINAL_READ`` of dead letters by fingerprint, beginning after ``after``.
 
-    ``before``: only those with an earlier stamp.
+    With ``before`` only letters with an earlier stamp are returned.
     """
     db.execute(
         f"SELECT {rows.FINAL_READ} FROM finals FORCE INDEX (finals_by_state) "

@@ -31,7 +31,7 @@ def _rows(db: Db, names: Sequence[str], lock: str = "") -> Sequence[Row]:
 
 
 def others(db: Db, holder: str, names: Sequence[str]) -> set[str]:
-    """Return those of ``names`` that another holder has now."""
+    """Return the duties in ``names`` that another holder has now."""
     found, now = _rows(db, names), _now_ms(db)
     return {row[0].decode() for row in found if _others(row, holder, now)}
 
@@ -48,7 +48,7 @@ def holder(db: Db, name: str) -> str:
 
 
 def take(db: Db, holder: str, names: Sequence[str]) -> dict[str, int]:
-    """Take or renew what no other holder has; return name → epoch."""
+    """Take or renew the duties that no other holder has; return name → epoch."""
     there = {row[0].decode() for row in _rows(db, names)}
     for name in sorted(set(names) - there):  # so that there is a row to lock
         db.execute(
@@ -82,8 +82,8 @@ def release(db: Db, holder: str, names: Sequence[str]) -> None:
 
 
 def check(db: Db, duty: Duty) -> None:
-    """Raise DutyLost if another has taken it since; from now on nobody takes it before the
-    commit."""
+    """Raise DutyLost if another broker has taken the duty since; from now on no broker takes it
+    before the commit."""
     db.execute("SELECT epoch FROM duties WHERE name = %s LOCK IN SHARE MODE", (duty.name.encode(),))
     row = db.fetchone()
     if row is None or row[0] != duty.epoch:

@@ -3,7 +3,7 @@
 See :mod:`greencrawl.store.sqlite.tables.hooks`.
 
 A transaction that stores a page has locked the page's row, so what is known of its hook changes in
-order. The sums are written last, only before those of hosts: if a crawl's hook always fails, one
+order. The sums are written last, only before the sums of hosts: if a crawl's hook always fails, one
 row counts all its pages.
 """
 

@@ -1,9 +1,9 @@
 """The journal's months (UTC): made in advance, dropped as a whole.
 
-For MySQL each is a partition of a table. ``mYYYYMM`` of ``attempts`` holds rows of its month and of
-earlier ones that have none; ``rest`` takes what comes after the last of them. Altering a table
-commits. So each step is a transaction of its own with no other change, and the fence is held until
-the step begins (see ``Cluster.alter``).
+On MySQL each month is a partition of a table. ``mYYYYMM`` of ``attempts`` holds the rows of its
+month, and of earlier months without a partition; ``rest`` takes the rows after the last month.
+Altering a table commits. So each step is a transaction of its own with no other change, and the
+fence is held until the step begins (see ``Cluster.alter``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from greencrawl.store.months import month_of, start_ms
 from greencrawl.store.mysql.connection import Db
 
 AHEAD = 2
-"""Months after this one that are made."""
+"""This many months after the current one are made in advance."""
 
 _LAST_MONTH = 9999 * 12 + 10  # the last month of the calendar whose next month has a first day
 
@@ -53,8 +53,8 @@ def prepare(db: Db, now_ms: int) -> None:
 
 
 def drop(db: Db, before_ms: int) -> bool:
-    """Do one step of ``Store.drop_months``: drop the oldest such month; return whether there was
-    one."""
+    """Do one step of ``Store.drop_months``: drop the oldest month that ended by ``before_ms``;
+    return whether there was one."""
     over = [name for name, bound in listed(db) if bound <= before_ms]
     if over:
         db.execute(f"ALTER TABLE attempts DROP PARTITION {over[0]}")

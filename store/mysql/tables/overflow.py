@@ -33,7 +33,7 @@ _COLUMNS = "crawl, fingerprint, id, partition_no, stamp, level, depth, redirects
 
 
 def put(db: Db, crawl: int, items: Sequence[Overflow]) -> None:
-    """Add rows; an existing one waits again, at the better of both levels."""
+    """Add rows; an existing row waits again, at the better of both levels."""
     if not db.execute(
         f"SELECT {IS_FINISHED} FROM crawls WHERE id = %s AND deleted = 0 LOCK IN SHARE MODE",
         (crawl,),
@@ -147,9 +147,9 @@ def begun(
 def taken(db: Db, items: Sequence[Overflow], node: str, epoch: int) -> None:
     """Note that the node has ``items`` in memory under ``epoch``; delete those that were fetched.
 
-    Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
-    or final state of a deleted row gets a new stamp. A node that comes back in an older state waits
-    for that row; by the new stamp it learns that the URL is settled.
+    Nothing is noted under an epoch that is over: the node may have forgotten the rows since. The
+    page or final state of a deleted row gets a new stamp. A node that comes back in an older state
+    waits for that row; by the new stamp it learns that the URL is settled.
     """
     db.execute("SELECT id, epoch FROM nodes WHERE id IN ('', %s) LOCK IN SHARE MODE",
                (node.encode(),))  # fmt: skip
@@ -197,7 +197,7 @@ def _delete(db: Db, crawl: int, fingerprints: Sequence[int]) -> None:
 
 
 def free(db: Db, partition: int, since: int = 0) -> int:
-    """Let rows wait again that were queued ``since`` or later; return how many, of one step."""
+    """Let rows wait again that were queued ``since`` or later; return how many this step freed."""
     stamp = clock(db).clock
     return db.execute(
         "UPDATE overflow SET queued = 0, stamp = %s "
@@ -209,9 +209,9 @@ def free(db: Db, partition: int, since: int = 0) -> int:
 def settled(db: Db, done: Sequence[tuple[int, int]]) -> None:
     """Delete the rows of these keys, in order, whose page or final state was just written.
 
-    Rows that wait stay until a node has taken them (:func:`taken`). The node knows that they wait
-    here, and would otherwise wait for them for ever. Such a page came from a session that the node
-    forgot.
+    A row that waits stays until a node has taken it (:func:`taken`): its page came from a session
+    that the node forgot. The node knows that the row waits here, and would wait for ever if the row
+    were deleted.
     """
     if not done or not db.execute("SELECT 1 FROM overflow LIMIT 1"):
         return

@@ -31,7 +31,7 @@ class Known(Struct):
 
 
 class Settled(Struct):
-    """The changes of a URL's stored page by those that arrived."""
+    """The changes that arriving pages make to the stored page of a URL."""
 
     winner: Page | None
     """The new current version; None if the existing one stays."""
@@ -98,7 +98,7 @@ def check(
 
 
 def lock(transaction: Transaction, wanted: Sequence[Key]) -> dict[Key, Known]:
-    """Return those of ``wanted`` (in order) that exist, locked."""
+    """Lock the pages in ``wanted`` (in order), and return those pages that exist."""
     columns = "fingerprint, stamp, place, fetched_ms, status, body_bytes, digest"
     sql = f"SELECT {columns} FROM pages WHERE"
     return {

@@ -18,7 +18,7 @@ from greencrawl.store.tables.sql import SHARE_LOCK
 
 
 def let_go(db: Db, finals: Sequence[Final]) -> frozenset[Key]:
-    """Return those of ``finals`` that are parked by a shape that was released meanwhile.
+    """Return the URLs in ``finals`` that are parked by a shape that was released meanwhile.
 
     Their crawls are locked in shared mode, so that no release comes in between.
     """

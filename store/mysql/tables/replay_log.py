@@ -30,7 +30,7 @@ class Begun(NamedTuple):
     recurring: frozenset[int]
     """The crawls that begin again."""
     limits: dict[int, int]
-    """``max_pages`` of those that have it."""
+    """``max_pages`` of the crawls that have this limit."""
     most_bytes: int
     """A statement may have this many bytes, by ``max_allowed_packet``."""
     connection: int
@@ -77,7 +77,7 @@ def seeds(db: Db, forced: bool, since: int, after: tuple[int, int]) -> list[Row]
 
 
 def stamps(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
-    """Return (fingerprint, stamp) of pages and final states, the latter after the former."""
+    """Return (fingerprint, stamp) of pages, and after them of final states."""
     return [
         row
         for table in ("pages", "finals")

@@ -70,7 +70,7 @@ def _there(db: sqlite3.Connection, crawl: int, numbers: Iterable[int]) -> set[in
 def due(
     db: sqlite3.Connection, crawl: int, partition: int, after: tuple[int, int, int], limit: int
 ) -> list[Due]:
-    """Return rows that are due, after a place: by date, host, and fingerprint.
+    """Return rows that are due, by date, host, and fingerprint, beginning after ``after``.
 
     Rows deeper than the crawl's calendar now goes have no item.
     """
@@ -97,9 +97,10 @@ def due(
 
 
 def taken(db: sqlite3.Connection, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
-    """Record that the node has rows in memory under ``epoch``; return how many are on their way.
+    """Record that the node has rows in memory under ``epoch``; return how many rows that are.
 
-    Rows that were fetched since they were read are left out; all are if the epoch is over.
+    A row is left out if its URL was fetched since the row was read; all rows are left out if the
+    epoch is over.
     """
     known = db.execute("SELECT epoch FROM nodes WHERE id = ?", (node,)).fetchone()
     if known is not None and known[0] > epoch:
@@ -116,8 +117,8 @@ def taken(db: sqlite3.Connection, crawl: int, rows: Sequence[Due], node: str, ep
 
 
 def postpone(db: sqlite3.Connection, crawl: int, partition: int, row: Due) -> int:
-    """Move a host's rows that are due at the row's date to the next period; return how many, of one
-    step."""
+    """Move rows of a host with the due date of ``row`` to the next period; return how many rows
+    this step moved."""
     plan = plan_of(db, crawl)
     if plan is None:
         return 0
@@ -134,7 +135,7 @@ def postpone(db: sqlite3.Connection, crawl: int, partition: int, row: Due) -> in
 
 
 def free(db: sqlite3.Connection, partition: int, epoch: int) -> int:
-    """Let rows wait that a node has had under an earlier epoch; return how many, of one step."""
+    """Let rows wait that a node has had under an earlier epoch; return how many this step freed."""
     return db.execute(
         "UPDATE calendar SET queued = 0 WHERE (crawl, fingerprint) IN (SELECT crawl, fingerprint "
         "FROM calendar INDEXED BY calendar_queued WHERE partition = ? AND queued <> 0 "

@@ -1,9 +1,9 @@
 """Old rows of the journal on SQLite.
 
-They are deleted some rows at a time. One table a month would be no quicker. SQLite visits every
-page of a table that it drops, in one transaction, with the write lock held; and a look-up of a
-URL's last tries would go through as many tables. There is no index on the time, since every commit
-would pay for it: rows come nearly in the order of time, so the oldest are the first ones.
+They are deleted some rows at a time. A table for each month would be no quicker. SQLite visits
+every page of a table that it drops, in one transaction, with the write lock held. A look-up of a
+URL's last tries would go through all these tables. There is no index on the time, since every
+commit would pay for it: rows come nearly in the order of time, so the oldest are the first ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ index."""
 PATIENCE = 50_000
 """After this many young rows in a row the search for older ones ends.
 
-A row that came so late is deleted with the next month, or the next day.
+An old row behind so many young rows is deleted with the next month, or the next day.
 """
 
 

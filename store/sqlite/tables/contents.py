@@ -1,10 +1,10 @@
 """Bodies and versions on SQLite; each function runs in a caller's transaction.
 
-A body that a page now has is kept once in a crawl, by its digest, and is deleted when no page has
-it any more: ``uses`` counts. Versions that are ``kept`` count, too: the last ones of each page, as
-many as the crawl's ``keep_versions`` says. A body is in ``contents``, or at a place in a file. A
-fetch that was replaced, or that came too late, is a version: time, status, and its body by the
-digest.
+A body that a page now has is kept once in a crawl, by its digest. ``uses`` counts the pages that
+have the body; when no page has it any more, it is deleted. Versions that are ``kept`` count, too:
+the last versions of each page, as many as the crawl's ``keep_versions`` says. A body is in
+``contents``, or at a place in a file. A fetch that was replaced, or that came too late, is a
+version: time, status, and its body by the digest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BESIDE = (
     "AND bodies.crawl = pages.crawl AND bodies.digest = pages.content "
     "LEFT JOIN contents ON contents.id = bodies.content"
 )
-"""Where the text is, as ``contents.body``, if a row has only its length."""
+"""If a row has only the length of its text, this join finds the text, in ``contents.body``."""
 
 _VERSIONS = (
     "SELECT fetched_ms, status, body_bytes, content AS digest "
@@ -57,7 +57,7 @@ _VERSIONS = (
 
 
 class Settled(msgspec.Struct):
-    """The changes of rows of pages and of existing ones. ``uses`` is a change of counts."""
+    """The changes that new rows of pages make. ``uses`` has the changes of counts, by body."""
 
     newer: list[Row] = []
     late: list[Row] = []
@@ -197,12 +197,12 @@ class Vanished(Exception):
 
 
 def places(db: sqlite3.Connection, bodies: Iterable[Known]) -> dict[Known, Place]:
-    """Return those of ``bodies`` that are in files, and where."""
+    """Return body → its place in a file, for ``bodies`` that are in files."""
     return {body: Place(*place) for body, _, *place in _rows(db, bodies) if place[0] is not None}
 
 
 def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
-    """Yield (body, row of its content, file, offset, length) of those that are kept."""
+    """Yield (body, row of its content, file, offset, length) of the bodies that are kept."""
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         digests = [digest for _, digest in group]
         for start in range(0, len(digests), 512):
@@ -218,9 +218,9 @@ def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
 def count(
     db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Known, Blob]
 ) -> set[Known]:
-    """Change how many pages have each body; the first one adds it, the last one deletes it.
+    """Change how many pages have each body; the first page adds the body, the last one deletes it.
 
-    Returns those that were added. Raises Vanished if a new body is not among ``blobs``.
+    Returns the bodies that were added. Raises Vanished if a new body is not among ``blobs``.
     """
     kept = {row[0] for row in _rows(db, uses)}
     new = [(body, change) for body, change in uses.items() if body not in kept and change > 0]
@@ -242,10 +242,11 @@ def without_bodies(
     blobs: Mapping[Known, Blob],
     brought: Set[Known],
 ) -> list[Row]:
-    """Return rows without the last column, since the bodies are stored: ``brought`` from ``blobs``.
+    """Return rows without the last column: bodies are stored by now, ``brought`` ones from
+    ``blobs``.
 
-    A body that existed, or that several pages have, has the text of one of them in its frame. If
-    another page's text differs (another character set or hook), it gets a frame of its own.
+    A body that existed, or that several pages have, has the text of one page in its frame. If
+    another page's text differs (another character set or hook), this text gets a frame of its own.
     """
     kept = {body: blobs[body] for body in brought}
     found = {(row[CRAWL], row[CONTENT]) for row in pages if isinstance(row[TEXT], int)} - brought
@@ -269,14 +270,14 @@ def without_bodies(
 
 
 def _same(codec: Codec, theirs: Blob | None, mine: bytes) -> bool:
-    """Return whether the frame that is kept, if it is kept here, holds the same as a page's own."""
+    """Return whether the kept frame is in the database and holds the same as a page's own frame."""
     if theirs is None or isinstance(theirs, Place):
         return False
     if bytes(theirs) == bytes(mine):
         return True
     try:
         return codec.unpack(theirs) == codec.unpack(mine)
-    except zstandard.ZstdError:  # theirs is damaged: no reason to refuse the commits with mine
+    except zstandard.ZstdError:  # damage in ``theirs`` is no reason to refuse a commit
         return False
 
 
@@ -318,7 +319,7 @@ def _insert(
 
 
 def _drop(db: sqlite3.Connection, crawl: int, digests: list[bytes]) -> None:
-    """Delete those of a crawl's bodies that no page has any more."""
+    """Delete the bodies with these ``digests`` that no page of the crawl has any more."""
     if digests:
         digests = padded(digests)
         some = f"FROM bodies WHERE crawl = ? AND digest IN ({marks(len(digests))}) AND uses <= 0"

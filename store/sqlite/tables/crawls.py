@@ -84,7 +84,7 @@ def dead_rows(
 ) -> list[Row]:
     """Return rows of ``rows.FINAL_READ`` of dead letters in row order, from row ``first`` on.
 
-    ``before``: only those with an earlier stamp.
+    With ``before`` only letters with an earlier stamp are returned.
     """
     return db.execute(
         f"SELECT {rows.FINAL_READ} FROM finals "

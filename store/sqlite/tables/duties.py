@@ -13,7 +13,7 @@ DUTY_MS = round(DUTY_SECONDS * 1000)
 
 
 def others(db: sqlite3.Connection, holder: str, names: Sequence[str], now_ms: int) -> set[str]:
-    """Return those of ``names`` that another holder has now."""
+    """Return the duties in ``names`` that another holder has now."""
     marks = ", ".join("?" * len(names))
     found = db.execute(
         f"SELECT name FROM duties WHERE name IN ({marks}) AND holder <> ? "
@@ -33,7 +33,7 @@ def holder(db: sqlite3.Connection, name: str, now_ms: int) -> str:
 
 
 def take(db: sqlite3.Connection, holder: str, names: Sequence[str], now_ms: int) -> dict[str, int]:
-    """Take or renew what no other holder has; return name → epoch."""
+    """Take or renew the duties that no other holder has; return name → epoch."""
     held = {}
     for name in names:
         row = db.execute(
@@ -58,7 +58,7 @@ def release(db: sqlite3.Connection, holder: str, names: Sequence[str]) -> None:
 
 
 def check(db: sqlite3.Connection, duty: Duty) -> None:
-    """Raise DutyLost if another has taken it since."""
+    """Raise DutyLost if another broker has taken the duty since."""
     row = db.execute("SELECT epoch FROM duties WHERE name = ?", (duty.name,)).fetchone()
     if row is None or row[0] != duty.epoch:
         raise DutyLost(f"another broker has taken the duty {duty.name}")

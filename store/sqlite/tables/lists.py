@@ -148,9 +148,9 @@ def _windows(
     """Yield rows of ``sql`` from the number ``first`` on; the number is in ``column``.
 
     With ``newest`` the numbers fall, down to 1. ``sql`` takes the first of ``given``, the two ends
-    of a window, and the second of ``given``. If a step may read only so many rows, ``bound`` is a
-    statement that finds the last number of the window and its number of rows; it takes the first of
-    ``given`` and a start.
+    of a window, and the second of ``given``. ``bound`` limits the rows that a step reads: it has a
+    query for their numbers ("": no limit), and how many rows a step may read. The query takes the
+    first of ``given`` and a start.
     """
     numbers, most = bound
     end, step = (1, -1) if newest else (LAST, 1)

@@ -1,7 +1,8 @@
 """The overflow on SQLite: URLs that wait in SQL; each function runs in a caller's transaction.
 
 ``stamp`` is the store's clock when a row began to wait. ``queued`` is 0 while the row waits;
-otherwise it is :data:`QUEUED` plus the clock when it was queued. Recovery reads a window of either.
+otherwise it is :data:`QUEUED` plus the clock when it was queued. Recovery reads the rows since some
+value of ``stamp``, or of ``queued``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NAMED = 400
 
 
 def put(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow]) -> None:
-    """Add rows; an existing one waits again, at the better of both levels."""
+    """Add rows; an existing row waits again, at the better of both levels."""
     stamp = clock(db).clock
     db.executemany(
         "INSERT INTO overflow "
@@ -127,9 +128,9 @@ def begun(
 def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: int) -> None:
     """Note that the node has ``items`` in memory under ``epoch``; delete those that were fetched.
 
-    Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
-    or final state of a deleted row gets a new stamp. A node that comes back in an older state waits
-    for that row; by the new stamp it learns that the URL is settled.
+    Nothing is noted under an epoch that is over: the node may have forgotten the rows since. The
+    page or final state of a deleted row gets a new stamp. A node that comes back in an older state
+    waits for that row; by the new stamp it learns that the URL is settled.
     """
     now = clock(db)
     if now.epochs.get(node, 0) > epoch:
@@ -154,7 +155,7 @@ def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: i
 
 
 def free(db: sqlite3.Connection, partition: int, since: int = 0) -> int:
-    """Let rows wait again that were queued ``since`` or later; return how many, of one step."""
+    """Let rows wait again that were queued ``since`` or later; return how many this step freed."""
     stamp = clock(db).clock
     return db.execute(
         "UPDATE overflow SET queued = 0, stamp = ? WHERE id IN (SELECT id FROM overflow "
@@ -166,9 +167,9 @@ def free(db: sqlite3.Connection, partition: int, since: int = 0) -> int:
 def settled(db: sqlite3.Connection, keys: Iterable[tuple[int, int]]) -> None:
     """Delete the rows of these (crawl, fingerprint) whose page or final state was just written.
 
-    Rows that wait stay until a node has taken them (:func:`taken`). The node knows that they wait
-    here, and would otherwise wait for them for ever. Such a page came from a session that the node
-    forgot.
+    A row that waits stays until a node has taken it (:func:`taken`): its page came from a session
+    that the node forgot. The node knows that the row waits here, and would wait for ever if the row
+    were deleted.
     """
     if db.execute("SELECT 1 FROM overflow LIMIT 1").fetchone() is None:
         return

@@ -20,7 +20,7 @@ _NAMED = 400
 
 
 def let_go(db: sqlite3.Connection, finals: Sequence[Row]) -> frozenset[Key]:
-    """Return those of ``finals`` that are parked by a shape that was released meanwhile."""
+    """Return the URLs in ``finals`` that are parked by a shape that was released meanwhile."""
     some = [row for row in finals if row[_STATE] == "parked"]
     if not some:
         return frozenset()

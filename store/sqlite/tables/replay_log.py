@@ -38,7 +38,7 @@ BATCH = 500
 
 
 def stamps(db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
-    """Return (fingerprint, stamp) of pages and final states, the latter after the former."""
+    """Return (fingerprint, stamp) of pages, and after them of final states."""
     some = ", ".join("?" * len(fingerprints))
     found: list[Row] = []
     for table in ("pages", "finals"):

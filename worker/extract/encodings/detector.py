@@ -88,8 +88,8 @@ _MULTIBYTE = {
 }  # fmt: skip
 """Python's codecs of encodings in which most characters have two bytes or more."""
 _PER_WRONG = 20
-"""A text has at most one wrong place for this many bytes beyond ASCII. While the text is read, three
-more are allowed."""
+"""A text has at most one wrong place for this many bytes beyond ASCII. While the text is read,
+three more are allowed."""
 _HIGH_RUNS = re.compile(rb"[\x80-\xff]{2,}")
 
 _Detect = Callable[[bytes], list[tuple[str, float, str]]]

@@ -28,7 +28,7 @@ from greencrawl.store.mysql.cluster.local.options import MASTER, PLAIN, REPLICA,
 from greencrawl.store.mysql.cluster.local.server import STOP_SECONDS, LocalServer
 
 PORTS = range(20_000, 32_000)
-"""Ports below those of outgoing connections, so that a free one stays free."""
+"""Ports below those of outgoing connections, so that a free port stays free."""
 
 MASTERS, REPLICAS = ("m1", "m2"), ("r1", "r2", "r3")
 NAMES = (*MASTERS, *REPLICAS)
@@ -38,10 +38,10 @@ STEWARD_PRIVILEGES = (
     "REPLICATION SLAVE, REPLICATION SLAVE ADMIN, REPLICATION MASTER ADMIN, SLAVE MONITOR, "
     "BINLOG MONITOR, BINLOG ADMIN, READ_ONLY ADMIN, CONNECTION ADMIN, RELOAD"
 )
-"""Privileges on ``*.*``, beside ALL on the database.
+"""Privileges on ``*.*``, in addition to ALL on the database.
 
-They are for: copying and being copied; reading the state; setting what commits wait for; keeping
-its own rows out of the log; opening a server; ending others' connections.
+A steward needs them to let servers copy each other, to read the state, to set what commits wait
+for, to keep its own rows out of the log, to open a server, and to end connections of others.
 """
 
 
@@ -114,8 +114,8 @@ class LocalCluster:
 
     @property
     def accounts(self) -> tuple[Account, ...]:
-        """Return the application's account and the steward's; the latter may do all that the former
-        may."""
+        """Return the account of the application, and that of the steward, which may do all that the
+        application may."""
         rights = ("ALL", f"`{DATABASE}`.*")
         return (
             Account(DATABASE, self._passwords[DATABASE], (rights,)),
@@ -123,7 +123,7 @@ class LocalCluster:
         )
 
     def url(self, addresses: Mapping[str, str] | None = None) -> str:
-        """Return ``GREENCRAWL_STORE``; ``addresses`` replace some servers' (a proxy before one)."""
+        """Return ``GREENCRAWL_STORE``; ``addresses`` replace those of some servers, for proxies."""
         at = {name: f"127.0.0.1:{port}" for name, port in self.ports.items()} | {
             **(addresses or {})
         }
@@ -147,7 +147,7 @@ class LocalCluster:
         return {f"127.0.0.1:{port}": name for name, port in self.ports.items()}[address]
 
     def start(self, names: Iterable[str] = NAMES) -> None:
-        """Start the servers that do not run; new ones get their accounts. Raises Unavailable."""
+        """Start the servers that do not run; new servers get their accounts. Raises Unavailable."""
         for name in names:
             if self.servers[name].start() or not (self.folder / name / "ready").exists():
                 self._make_accounts(name)
@@ -176,11 +176,11 @@ class LocalCluster:
         (self.folder / name / "ready").touch()
 
     def root(self, name: str) -> Connection[Cursor]:
-        """Open a connection as root to one of them."""
+        """Open a connection as root to the server ``name``."""
         return self.servers[name].root(self._passwords["root"])
 
     def stop(self, names: Iterable[str] = NAMES) -> None:
-        """Shut down those that run. A frozen one is thawed first."""
+        """Shut down the servers that run. A frozen server is thawed first."""
         servers = [self.servers[name] for name in names]
         for server in servers:
             server.thaw()

@@ -31,7 +31,7 @@ LOGGED: Options = {
 }
 """Options of every server of a ring.
 
-It writes what it copies into a log of its own, and takes no writes until the steward opens it.
+Such a server writes what it copies into its own log, and takes no writes until it is opened.
 """
 
 MASTER: Options = {
@@ -48,8 +48,8 @@ MASTER: Options = {
 """Options of a master.
 
 A commit waits in the log until the other master has it, however long that takes. A master that was
-killed meanwhile rolls back at its start what only its own log has. For that, the engine must have
-on disk what was acknowledged (``flush-log…=3``).
+killed meanwhile starts again and rolls back what only its own log has. So the engine must have on
+disk what was acknowledged (``flush-log…=3``).
 """
 
 REPLICA: Options = {**LOGGED, "innodb-flush-log-at-trx-commit": "1"}

@@ -86,7 +86,7 @@ def template(folder: Path) -> Path:
         )  # fmt: skip
     except subprocess.CalledProcessError as error:
         shutil.rmtree(made, ignore_errors=True)
-        if part := _NOT_FOUND.search(error.stdout):  # of a package beside the server's own
+        if part := _NOT_FOUND.search(error.stdout):  # a part of another package
             raise Missing(part[1]) from error
         raise Unavailable(f"mariadb-install-db: {(error.stderr or error.stdout)[-500:]}") from error
     finally:
@@ -165,7 +165,7 @@ class LocalServer:
         scratch.mkdir(exist_ok=True)
         lines = {
             "datadir": str(self.folder / "data"),
-            # at its start a server deletes others' files in a shared folder
+            # in a shared folder, a server that starts deletes the files of other servers
             "tmpdir": str(scratch),
             "socket": str(self.socket),
             "pid-file": str(self.folder / "pid"),
@@ -223,8 +223,9 @@ class LocalServer:
     def freeze(self) -> None:
         """Stop all the server's threads: it accepts connections and answers nothing.
 
-        On Linux only. The kernel stops one thread after the other: on a busy machine some run on
-        for milliseconds. Raises Unavailable if they still do after :data:`STOP_SECONDS`.
+        On Linux only. The kernel stops one thread after the other: on a busy machine some threads
+        run on for milliseconds. Raises Unavailable if a thread still runs after
+        :data:`STOP_SECONDS`.
         """
         self.send(signal.SIGSTOP)
         end = monotonic() + STOP_SECONDS

@@ -56,7 +56,7 @@ def form(steward: Steward) -> Report:
 def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> WriterTerm:
     """Let the other master take writes from now on, without a loss.
 
-    With ``lose`` also a master that may lack transactions: those stay on the old writer. Raises
+    With ``lose`` the other master may lack transactions: these stay on the old writer only. Raises
     Unavailable, InvalidConfig.
     """
     report = steward.look()
@@ -115,8 +115,9 @@ def _until_decided(steward: Steward, decide: Callable[[], WriterTerm | None]) ->
 def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
     """Make passes until the new writer is open, and has a partner if the other master is up.
 
-    Other stewards may do the same meanwhile, or begin another term of the same writer: that one is
-    returned. Raises Unavailable if it is not open in time, or writes go elsewhere.
+    Other stewards may do the same meanwhile, or begin another term of the same writer; then this
+    term is returned. Raises Unavailable if the writer is not open in time, or if another server
+    takes writes.
     """
     end = steward.clock() + DRAIN_SECONDS
     while True:
@@ -139,7 +140,7 @@ def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
 
 
 def _end(steward: Steward, term: WriterTerm, to: str, *, lose: bool) -> None:
-    """End a term without loss: no transaction runs, and ``to`` has fetched them all."""
+    """End a term without loss: close the old writer, and wait until ``to`` has its transactions."""
     old, new = steward.servers.admins[term.writer], steward.servers.admins[to]
     end = steward.clock() + (JOIN_SECONDS if lose else DRAIN_SECONDS)
     while gtid.missing(new.applied(), old.written()) > MAX_MISSING and steward.clock() < end:
@@ -159,8 +160,8 @@ def _end(steward: Steward, term: WriterTerm, to: str, *, lose: bool) -> None:
 def enrol(steward: Steward, name: str) -> None:
     """Give a vote to a server that was set up again (empty, or a copy of another).
 
-    First a majority of the others confirms the value, under a ballot above all that the server may
-    have promised before it was lost. Raises NoMajority, InvalidConfig.
+    First a majority of the other servers confirms the value. Its ballot is higher than any ballot
+    that the server may have promised before it was lost. Raises NoMajority, InvalidConfig.
     """
     admin = steward.servers.admins.get(name)
     if admin is None:

@@ -59,7 +59,7 @@ def _server_findings(
             "an answer to them: kill -9 it and start it again, and it rolls them back"
         )
     elif writer.up and takes_writes(writer, term):
-        # A follower may be ahead of our look at the writer for a moment; others may not.
+        # A server that follows may be ahead of our look at the writer for a moment; others may not.
         running = following is not None and following.running
         surplus = stray(term, writer, one)
         if not running:

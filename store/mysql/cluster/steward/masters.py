@@ -32,7 +32,7 @@ QUIET_SECONDS = 0.5
 JOIN_SECONDS = 2.0
 """How long a new partner may take to acknowledge: commits wait for this long."""
 FLUSHED = 3
-"""``innodb_flush_log_at_trx_commit``: durable in the engine before the client is told.
+"""Value of ``innodb_flush_log_at_trx_commit``: the engine syncs before the client gets an answer.
 
 A server that restarts rolls back what only its binary log has (``init-rpl-role=SLAVE``).
 """
@@ -48,7 +48,8 @@ class Masters:
     def settle(self, term: WriterTerm, writer: Observation, other: Observation) -> None:
         """Do one pass's work on the masters; ``writer`` is up. Raises NoMajority, Unavailable."""
         if not takes_writes(writer, term):
-            # A restarted server gets a new epoch to take writes; a hand-over ends its own term.
+            # A restarted server takes writes under a new epoch. A hand-over has raised the epoch of
+            # the server that it closed: such a server stays closed in this term.
             if not term.partner and writer.epoch <= term.epoch:
                 self._open(term)
             return
@@ -123,11 +124,11 @@ class Masters:
                     log.warning("commits_unacknowledged", server=term.writer)
 
     def _other(self, term: WriterTerm, writer: Observation, other: Observation) -> None:
-        """Keep the other master closed and following; make it partner when it acknowledges all
-        there is.
+        """Keep the other master closed and following; make it the partner when it acknowledges all
+        commits.
 
-        While it is the partner, its replication is never restarted. Transactions that it had
-        fetched but not applied when it stopped are lost; so it must become a partner again.
+        While it is the partner, its replication is never restarted. If it stops, transactions that
+        it had fetched but not applied are lost, so it must become a partner again.
         """
         following = other.following
         closed = other.read_only and not other.open and other.epoch == term.epoch
@@ -138,7 +139,7 @@ class Masters:
                 self._join(term, other)
             return
         with self._servers.admins[other.name].exclusively() as admin:
-            if not self._servers.confirmed(term):  # it may have taken over since the look
+            if not self._servers.confirmed(term):  # it may have taken over since we looked
                 return
             if other.open or other.epoch != term.epoch:
                 # without effect while a commit hangs there
@@ -184,7 +185,7 @@ class Masters:
                 raise
 
     def _await_acknowledgement(self, admin: Admin, writer: Admin) -> None:
-        """Wait until all commits so far are on the partner, and all to come are acknowledged."""
+        """Wait until all commits so far are on the partner, and all later ones are acknowledged."""
         end = self._clock() + JOIN_SECONDS
         target: dict[int, int] | None = None
         while target is None or not gtid.covers(admin.fetched(), target):

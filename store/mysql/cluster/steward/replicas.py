@@ -15,8 +15,8 @@ log = logger("store")
 def settle(admins: Mapping[str, Admin], term: WriterTerm, replica: Observation) -> None:
     """Let replicas copy the partner: a writer that is killed may undo unacknowledged commits.
 
-    Without a partner they do not move, and are not read when they lag. Raises Unavailable,
-    InvalidConfig.
+    Without a partner the replicas stay where they are, and are not read when they lag. Raises
+    Unavailable, InvalidConfig.
     """
     leader, admin = term.partner, admins[replica.name]
     if not replica.up:
@@ -25,7 +25,7 @@ def settle(admins: Mapping[str, Admin], term: WriterTerm, replica: Observation) 
         admin.execute("SET GLOBAL read_only = ON")
     following = replica.following
     if not leader:
-        # Nor do they copy a partner that comes back: it may have what the writer has not.
+        # Replicas do not copy a partner that comes back: it may have what the writer lacks.
         if following and not following.stopped:
             admin.stop_fetching()
     elif following and following.leader == term.writer and following.until:

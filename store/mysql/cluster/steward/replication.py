@@ -9,10 +9,11 @@ from greencrawl.store.mysql.cluster.register import WriterTerm
 MAX_MISSING = 1000
 """A server may lack at most this many transactions when it is tried as a partner."""
 JOINED = 3_000_000_000
-"""A partner's GTID domain since it joined: its epoch above this number.
+"""Since a partner joined, its GTID domain is this number plus the epoch.
 
-It writes nothing under this domain. A restarted server has the domain of its ``my.cnf``: what it
-had fetched but not applied is gone, though it may follow again by itself.
+The partner writes nothing under this domain. A server that was restarted has the domain of its
+``my.cnf`` instead: what it had fetched but not applied is gone, though it may follow again by
+itself.
 """
 
 
@@ -35,7 +36,7 @@ def copies(other: Observation, writer: Observation) -> bool:
 
 def nearly_caught_up(writer: Observation, other: Observation) -> bool:
     """Return whether the other server copies, and lacks so little that it may soon acknowledge all
-    there is."""
+    commits."""
     running = other.following is not None and other.following.running
     return running and gtid.missing(other.position, writer.position) <= MAX_MISSING
 
@@ -43,7 +44,8 @@ def nearly_caught_up(writer: Observation, other: Observation) -> bool:
 def stray(term: WriterTerm, writer: Observation, other: Observation) -> int:
     """Return transactions of earlier terms, or of none, that ``other`` has and the writer lacks.
 
-    Only the writer makes those of the present term; ``other`` may seem to have more of them.
+    Only the writer makes transactions of the present term; ``other`` may seem to have more of
+    these.
     """
     past = {domain: last for domain, last in other.position.items() if domain != term.epoch}
     return gtid.missing(writer.position, past)

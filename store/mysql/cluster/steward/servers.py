@@ -26,7 +26,8 @@ class Report(Struct, frozen=True):
 class Servers:
     """All servers of ``topology``, whose account must have a steward's privileges.
 
-    ``admins`` are by the servers' names. Raises InvalidConfig unless there are two masters.
+    ``admins`` has a connection for each server's name. Raises InvalidConfig unless there are two
+    masters.
     """
 
     def __init__(self, topology: Topology) -> None:

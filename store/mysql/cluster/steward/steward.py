@@ -3,8 +3,8 @@
 It runs in every broker and makes one pass a second; any number of them may run side by side.
 
 The register has what is in force (:mod:`greencrawl.store.mysql.cluster.register`): the writer, its
-epoch and its partner. A majority of all servers accepts each change there before anything is done.
-What follows from the change can be repeated by any steward:
+epoch and its partner. A majority of all servers accepts each change of the register before anything
+is done. What follows from the change can be repeated by any steward:
 
 * **Partner lost, or restarted** → (epoch, writer, alone) → commits stop waiting for it. From the
   accepted change on nobody takes the partner for complete.

@@ -38,8 +38,8 @@ class Takeovers:
     ) -> None:
         """Set the times.
 
-        ``down_seconds``: of absence, until a server is lost; ``patience_seconds``: until a
-        restarted writer is opened without its partner.
+        A server that was away for ``down_seconds`` is lost. A restarted writer is opened without
+        its partner after ``patience_seconds``.
         """
         self._topology = topology
         self._clock = clock
@@ -50,13 +50,14 @@ class Takeovers:
         self._arrived: dict[int, int] = {}
 
     def due(self, term: WriterTerm, seen: dict[str, Observation]) -> WriterTerm:
-        """Return the term that follows from the observation; the current one if nothing does."""
+        """Return the term that follows from the observation; the current term if no other
+        follows."""
         writer, other = seen[term.writer], seen[self._topology.other(term.writer)]
         lost = self._lasts(f"{writer.name} lost", not writer.up and not self._serves(writer, other))
         gone = not other.up and other.refusal != "account"
         other_lost = self._lasts(f"{other.name} lost", gone)
         stuck = self._lasts(f"{writer.name} stuck", self._stuck(term, writer))
-        # A hand-over closes it under the next epoch, and names the next writer only then.
+        # A hand-over first closes the writer under the next epoch, and then names the next writer.
         handed = writer.up and writer.epoch > term.epoch
         handed_for = self._lasts(f"{writer.name} handed", handed)
         handing = handed and handed_for < HANDING_SECONDS
@@ -68,7 +69,7 @@ class Takeovers:
             return WriterTerm(writer.epoch + 1, writer.name) if again else term
         taken_over = WriterTerm(term.epoch + 1, other.name)
         if not writer.up:
-            # Its partner may still acknowledge what it sends: then only we are cut off.
+            # The partner may still acknowledge what the writer sends: then only we are cut off.
             silent = other.following is not None and not other.following.fetching
             ready = other.up and copies(other, writer) and (silent or writer.refusal == "busy")
             return taken_over if ready and lost >= self.down_seconds else term
@@ -101,10 +102,11 @@ class Takeovers:
         return writer.hanging > 0 and before == self._acks
 
     def _serves(self, writer: Observation, other: Observation) -> bool:
-        """Return whether a writer that refuses us works on: its writes still arrive at the other.
+        """Return whether a writer that refuses us still works: its writes arrive at the other
+        master.
 
-        It may have no connection left for us because of too many workers, or because of a full disk
-        on which they all wait.
+        Such a writer may have no connection left for us, because there are too many workers, or
+        because its disk is full and all workers wait.
         """
         following = other.following
         fetched = following.fetched if following and following.leader == writer.name else {}
