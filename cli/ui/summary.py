@@ -50,8 +50,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     broker; a broker elsewhere counts every try, unless URLs were queued again. ``failed_tries``
     counts every try, as the display does; it is null if the command crawled nothing. ``gone``
     counts URLs that do not exist (404, 410), and ``dead`` URLs that were given up after their
-    tries. ``excluded`` counts URLs that a rule excludes (robots.txt, and links that log out or change
-    something: the kind ``action``). ``parked`` counts URLs of shapes that bring nothing new.
+    tries. ``excluded`` counts URLs that a rule excludes (robots.txt, and links that log out or
+    change something: the kind ``action``). ``parked`` counts URLs of shapes that bring nothing new.
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import the hook. ``bytes`` is the size of the stored bodies; at a
     broker elsewhere, of all transferred bodies. ``put_off`` counts sessions that ended through no
