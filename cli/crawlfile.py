@@ -27,7 +27,7 @@ _WORD = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A host of one label, with its path. U+3002, U+FF0E and U+FF61 are dots in host names, too."""
-_DOTS = re.compile(r"\.+(?:[/?#].*)?", re.DOTALL)
+_DOTS = re.compile(r"[.\u3002\uff0e\uff61]+(?:[/?#].*)?", re.DOTALL)
 """Dots alone, with a path: the name of a folder, and not of a host."""
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")

@@ -77,7 +77,7 @@ def _wrong(message: str, known: Mapping[str, inspect.Type], given: Mapping[str, 
 
 
 def _words(kind: inspect.Type) -> str:
-    """Return which values a type has; "" if that takes more than a line."""
+    """Return the allowed values of a type; "" if they need more than a line."""
     match kind:
         case inspect.BoolType():
             return "must be yes or no"

@@ -5,7 +5,7 @@ The lease loop asks for as many sessions as greenlets are free, and starts them.
 away. The heartbeat shows the supervisor that the hub runs. The engine waits for brokers that are
 away. After a lost answer the engine reconciles before it leases again; otherwise a host could wait
 for the end of a lease that no worker knows of. A worker that is told of a later incarnation of
-itself leases nothing: another host uses its name.
+itself leases nothing: another process uses its name.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ DAY_SECONDS = 86_400.0
 LOOK_SECONDS = 10.0
 """Seconds between two checks whether the duty is ours and something is due."""
 FIRST_SECONDS = 30.0
-"""Seconds between the start of a broker and its first retention."""
+"""Seconds between the start of a broker and its first daily sweep."""
 BATCH = 500
 """Fingerprints of seeds that are looked up in one statement."""
 DAY_MS = 86_400_000

@@ -36,7 +36,7 @@ from greencrawl.schema.net.scope import starts
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Crawl, CrawlOptions, CreateCrawl, UrlState
 from greencrawl.schema.settings import Settings, mask_url
-from greencrawl.schema.text.again import not_anew_text
+from greencrawl.schema.text.again import limited_text
 from greencrawl.worker import hooks
 from greencrawl.worker.auth import LoginRefused
 from greencrawl.worker.auth.kinds.registry import make
@@ -139,8 +139,8 @@ def crawl(
             asked.setdefault("delay", DEMO_DELAY_SECONDS)
             settings = _demo_settings(settings)
         wanted = crawlfile.build(targets, asked, name)
-        if fresh and (limited := not_anew_text(wanted.name, wanted)):
-            raise InvalidConfig([("--fresh", f"{limited} (--crawl)")])
+        if fresh and (limited := limited_text(wanted.name, wanted)):
+            raise InvalidConfig([("--fresh", f"{limited}: leave out --fresh, or the limit")])
         if connecting.named_broker() and not demo:
             code, result = _elsewhere(Job(wanted, settings, fresh, stay))
         else:

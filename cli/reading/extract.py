@@ -11,7 +11,7 @@ import click
 import requests
 
 from greencrawl import __version__
-from greencrawl.cli.reading.failed import reason
+from greencrawl.cli.reading.failed import NOT_REQUESTABLE, reason
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import printable
 from greencrawl.schema.errors import GreencrawlError
@@ -126,9 +126,16 @@ def _file(path: Path) -> bytes:
 def _fetched(url: str) -> tuple[bytes, str | None, str]:
     """Return body, content-type and last URL of an answer, redirects followed."""
     headers = {"User-Agent": f"greencrawl/{__version__}"}
-    body = b""
+    body, targets = b"", list[str]()
+
+    def note(answer: requests.Response, **_: object) -> None:
+        targets.extend(answer.headers.get("location", "").split() if answer.is_redirect else ())
+
+    hooks = {"response": note}
     try:
-        with requests.get(url, headers=headers, timeout=SECONDS, stream=True) as answer:
+        with requests.get(
+            url, headers=headers, timeout=SECONDS, stream=True, hooks=hooks
+        ) as answer:
             answer.raise_for_status()
             for piece in answer.iter_content(_PIECE):
                 body += piece
@@ -136,4 +143,7 @@ def _fetched(url: str) -> tuple[bytes, str | None, str]:
                     break
             return body[:MOST_BYTES], answer.headers.get("content-type"), answer.url
     except (requests.RequestException, ValueError) as error:
-        raise GreencrawlError(f"cannot fetch {url}: {reason(error)}") from error
+        why = reason(error)
+        if why == NOT_REQUESTABLE and targets:
+            why = f"it redirects to {printable(targets[-1])[:200]}, which is {why}"
+        raise GreencrawlError(f"cannot fetch {url}: {why}") from error

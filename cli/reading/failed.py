@@ -15,6 +15,7 @@ from greencrawl.schema.records import FailureKind
 
 _NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
 _DEEPEST = 10
+NOT_REQUESTABLE = "not a URL that can be requested"
 
 
 def reason(error: requests.RequestException | ValueError) -> str:
@@ -30,7 +31,7 @@ def reason(error: requests.RequestException | ValueError) -> str:
             return f"{whose}{kind.label}{detail and f': {detail}'}"
     if isinstance(error, requests.ConnectionError):
         return f"{whose}{FailureKind.UNREACHABLE.label}"
-    return "not a URL that can be requested" if isinstance(error, ValueError) else "it failed"
+    return NOT_REQUESTABLE if isinstance(error, ValueError) else "it failed"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

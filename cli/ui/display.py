@@ -199,7 +199,7 @@ def rest_text(stats: Stats) -> str:
 
 
 def workers_text(stats: Stats) -> str:
-    """Return a line if URLs wait and no worker is there, or if hosts share an id; else ""."""
+    """Return a line if URLs wait and no worker is there, or if processes share an id; else ""."""
     warnings = []
     open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
     if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):

@@ -172,7 +172,7 @@ def follow(
             if not one.ended_ms:
                 display.note(round_text(one))
         end: End | None = None
-        busy, rest_till = display.seconds, 0.0
+        busy, crashes, rest_seconds = display.seconds, 0, 0.0
         while (stats := ask(lambda: broker.stats(name))) is not None:
             end = _noted(end, stats, display.seconds)
             display.show(end.last, end.slowest)
@@ -194,9 +194,11 @@ def follow(
             if stats.away:
                 note = away_text(stats.away[0])
             note = still() or note
-            if display.seconds + stats.rest_seconds > rest_till + QUIET_SECONDS:  # another crash
-                rest_till = display.seconds + stats.rest_seconds
-            key = f"crash {rest_till}" if note and note == rest_text(stats) else ""
+            crashes += (
+                stats.rest_seconds > rest_seconds + QUIET_SECONDS
+            )  # nothing else makes it longer
+            rest_seconds = stats.rest_seconds
+            key = f"crash {crashes}" if note and note == rest_text(stats) else ""
             key = "full" if stats.full and note == full_text(stats.full[0]) else key
             key = "waits" if note.endswith((ONLY_RETRIES, ALL_REST)) else key
             display.note(advice.complete(note), key)

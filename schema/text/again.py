@@ -50,7 +50,12 @@ def _gone(planned: Planned) -> str:
 
 
 def not_anew_text(name: str, options: CrawlOptions) -> str:
-    """Say why all pages of a crawl cannot be asked for again; "" if they can."""
+    """Return why all pages of a crawl cannot be fetched again, and what to do; "" if they can."""
+    why = limited_text(name, options)
+    return f"{why}: leave it out, or name another crawl" if why else ""
+
+
+def limited_text(name: str, options: CrawlOptions) -> str:
+    """Return which limit of a crawl counts pages that are fetched again; "" if it has none."""
     limit = next((limit for limit in LIMITS if getattr(options, limit)), "")
-    why = f"crawl {name} has {limit}, which counts what is fetched again, too"
-    return f"{why}: leave it out, or name another crawl" if limit else ""
+    return f"crawl {name} has {limit}, which counts what is fetched again, too" if limit else ""

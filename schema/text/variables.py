@@ -40,7 +40,7 @@ def optional_bind(value: str) -> tuple[str, int] | None:
 
 
 def addresses(*schemes: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a reader of addresses with one of these schemes, none twice."""
+    """Return a reader of addresses with one of these schemes; it refuses an address given twice."""
 
     def parse(value: str) -> tuple[str, ...]:
         found = parts(value)

@@ -92,7 +92,7 @@ def test_an_empty_text_is_no_seed(typed: str) -> None:
     assert "seeds: an empty text is no URL" in wrong(typed)
 
 
-@pytest.mark.parametrize("typed", [".", "..", "...", "./a.html", "..?a"])
+@pytest.mark.parametrize("typed", [".", "..", "...", "./a.html", "..?a", "\u3002"])
 def test_a_host_of_dots_alone_is_no_url(typed: str) -> None:
     with pytest.raises(InvalidConfig, match="is no URL, and no name of a host"):
         crawlfile.typed_url(typed, "seeds")
@@ -208,7 +208,7 @@ def test_list_of_urls_is_not_taken_for_a_url(
 
 
 @pytest.mark.parametrize("typed", [".", "..", "./site", "site", "site/", "site/a", "{here}/site"])
-def test_a_folder_is_called_one_and_what_to_give_is_said(
+def test_a_folder_as_a_seed_is_named_with_what_to_give_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -332,7 +332,6 @@ def test_a_login_that_the_server_ended_is_renewed_once_and_no_login_page_is_stor
     assert leaks(secret, found) == []
 
 
-@by_night
 def test_an_expired_token_is_refreshed_once_while_a_hundred_pages_are_in_flight(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

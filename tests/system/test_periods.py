@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from greencrawl.schema.records import STOPPED
-from tests.support.effort import LONG, by_night, cases, examples
+from tests.support.effort import LONG, cases, examples
 from tests.support.idle import commands_during
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
@@ -86,7 +86,6 @@ def test_each_period_fetches_the_seeds_once_and_follows_new_links(
         assert len(server.hits) == count
 
 
-@by_night
 def test_a_resting_crawl_spends_almost_no_cpu_time_and_few_redis_commands(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

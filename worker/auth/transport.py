@@ -55,8 +55,8 @@ def session_over(
 
     If a redirect leads to another origin, no credentials go along unless ``trusted`` allows the
     canonical URL. Without this trust only ``headers`` and the cookies of that URL are sent, and a
-    redirect with a body (307, 308) is refused. After a redirect from TLS to plain http no cookies
-    are sent.
+    redirect with a body (307, 308) is refused. If such a redirect leads from TLS to plain http, no
+    cookies are sent either.
 
     The methods of the session raise LoginFailed if there is no answer, and for a 429 or a 503. They
     raise LoginRefused for what is not allowed. They also raise VisitOver and LeaseExpired of

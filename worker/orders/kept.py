@@ -56,7 +56,7 @@ class OrdersFile:
         return self._kept
 
     def write(self, kept: KeptOrders) -> None:
-        """Replace the file, unless it says the same. A full disk is logged, and does no harm."""
+        """Replace the file, unless it says the same. A full disk is logged; the old file stays."""
         if self.read() == kept and not self._unreadable:
             return
         fresh = self._path.with_suffix(f".{os.getpid()}")

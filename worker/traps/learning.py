@@ -294,7 +294,7 @@ class Learner:
                 continue
             if other.params and self._known.names(other.params, url, software):
                 poor.add(links[place].url)
-                continue  # it says nothing of this page
+                continue  # such a link says nothing about this page
             if sums.parameters and parameters.key_met(state, self._novelty, other, url):
                 poor.add(links[place].url)
                 continue

@@ -1,8 +1,8 @@
 """A blog with the addresses of WordPress: an answer to each comment, feeds, shares, short links.
 
-Content is each article, with its pages of comments where there are many. The lists of articles lead
-to it; archives by category, tag, author and month have the same lists again: each may be fetched
-once.
+Each article is content, and so are its pages of comments if it has several. The lists of articles
+lead to it; archives by category, tag, author and month have the same lists again: each may be
+fetched once.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ redis.call('DEL', '{keys.NIL}')
 redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[3])
 """
-"""ARGV: logical ms, worker, and the time before which others are too old.
+"""ARGV: logical ms, worker, and the time before which notes are dropped.
 
 The note is written at the memory limit, too: old notes are dropped, so they never take much, and a
 refusal would cost all idle connections.

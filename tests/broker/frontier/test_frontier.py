@@ -423,6 +423,16 @@ def test_sessions_of_an_older_worker_stay_with_it_unless_it_is_known_to_be_dead(
     assert ask(frontier, 6, 1, dead=(5, 4)).tasks == len(later.tasks)
 
 
+def test_a_block_does_not_count_as_rest_after_a_crash(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=1)
+    frontier.admit(crawl.id, urls("h.example", 2))
+    assert Worker(frontier).lease(wait=1)
+    frontier.patch_host("h.example", HostPatch(block=3600.0))
+    frontier.reconcile(ReconcileRequest(worker="w", incarnation=2, sequence=1, dead=(1,)))
+    hosts, seconds = frontier.resting()
+    assert (hosts, 4.5 < seconds <= 6.1) == (1, True), seconds
+
+
 @pytest.mark.parametrize(("dead_for", "rest"), [(0.0, 5.0), (3.0, 2.0), (60.0, 1.0)])
 def test_rest_after_a_crash_counts_from_the_death_and_is_the_delay_at_least(
     frontier: Frontier, store: Store, dead_for: float, rest: float

@@ -142,6 +142,8 @@ def test_extract_fetches_a_page_and_follows_its_redirects(
     def site(request: Request) -> Answer:
         if request.target == "/old":
             return Answer(301, headers={"Location": "/new"})
+        if request.target == "/mail":
+            return Answer(302, headers={"Location": "mailto:a@b.example"})
         if request.target == "/new":
             return Answer(body="<p>Füße <a href=x>x</a>".encode("latin-1"), headers=LATIN)
         return Answer(404)
@@ -151,6 +153,9 @@ def test_extract_fetches_a_page_and_follows_its_redirects(
         assert capfdbinary.readouterr().out.decode() == "Füße x\n"
         assert main(["extract", server.url("/gone")]) == 1
         assert b": the server answered 404\n" in capfdbinary.readouterr().err
+        assert main(["extract", server.url("/mail")]) == 1
+        said = b": it redirects to mailto:a@b.example, which is not a URL that can be requested\n"
+        assert said in capfdbinary.readouterr().err
 
 
 def test_extract_says_in_plain_words_that_nothing_listens(

@@ -88,14 +88,14 @@ def test_a_server_that_accepts_no_connection_in_time_is_told() -> None:
         ),
     ],
 )
-def test_an_answer_that_is_none_is_told_in_the_words_of_the_crawler(
+def test_an_invalid_answer_is_named_in_the_words_of_the_crawler(
     behaviour: Behaviour, said: str
 ) -> None:
     with RawServer(behaviour) as server:
         assert failed(server.url(), 0.5) == said
 
 
-def test_a_certificate_that_nobody_trusts_is_told(tmp_path: Path) -> None:
+def test_a_certificate_that_nobody_trusts_is_named(tmp_path: Path) -> None:
     certificate, key = signed(authority(tmp_path), "a", address="127.0.0.1")
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(certificate, key)
@@ -105,7 +105,7 @@ def test_a_certificate_that_nobody_trusts_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "https://.", "http://a.example:port/"])
-def test_what_is_no_url_is_told(url: str) -> None:
+def test_a_text_that_is_no_url_is_named_as_such(url: str) -> None:
     assert failed(url) == "not a URL that can be requested"
 
 

@@ -185,6 +185,10 @@ def test_one_wrong_byte_makes_no_text_an_asian_one(text: str, codec: str, name: 
     assert not found & {asian for _, _, asian in MULTIBYTE}
 
 
+def test_a_short_russian_text_of_a_macintosh_is_no_japanese_one() -> None:
+    assert guess("ДРУГА ДРУГА СОВЕСТЬЮ ВСЕМИ".encode("mac_cyrillic")) == "x-mac-cyrillic"
+
+
 def test_an_encoding_for_which_much_speaks_is_asked_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -80,16 +80,16 @@ _AGAINST_RARE, _FOR_USUAL = 16.0, 0.5
 _FEW = 6
 """With fewer bytes beyond ASCII, one cannot see whether letters are side by side, or whether a
 Macintosh encoding was used."""
-_UNSURE = 0.3
-"""With a lower share, perhaps the text has another encoding, in which a few bytes are wrong."""
+_UNSURE, _LEAST = 0.3, 0.1
+"""With a lower share than the first, perhaps the text has another encoding, in which a few bytes
+are wrong; this other one has at least the second."""
 _MULTIBYTE = {
     "gb18030": "gb18030", "big5": "big5hkscs", "euc-jp": "euc_jp", "shift_jis": "cp932",
     "euc-kr": "cp949",
 }  # fmt: skip
 """Python's codecs of encodings in which most characters have two bytes or more."""
 _PER_WRONG = 20
-"""A text has at most one wrong place for this many bytes beyond ASCII. While the text is read,
-three more are allowed."""
+"""A text has at most one wrong place for this many bytes beyond ASCII."""
 _HIGH_RUNS = re.compile(rb"[\x80-\xff]{2,}")
 
 _Detect = Callable[[bytes], list[tuple[str, float, str]]]
@@ -137,13 +137,14 @@ def _of_wrong(body: bytes) -> str:
 def _of_text(text: bytes) -> str:
     """Return the encoding of a text in which a few bytes may be wrong.
 
-    chardet leaves out each encoding in which one byte is wrong. Then little speaks for the others,
-    and it is asked again without that byte.
+    chardet leaves out each encoding in which one byte is wrong. Then no other encoding gets a high
+    score, and chardet is asked again without the wrong bytes.
     """
     found, share = _judged(text)
     if share >= _UNSURE:
         return found
-    most = share if found in _MULTIBYTE else 0.0
+    most = share if found in _MULTIBYTE else _LEAST
+    text = text[:_MOST_BYTES]  # chardet reads no more
     for name, codec in _MULTIBYTE.items():
         if name != found and (whole := _without_wrong(text, codec)):
             other, share = _judged(whole)
@@ -163,7 +164,7 @@ def _without_wrong(text: bytes, codec: str) -> bytes | None:
         except UnicodeDecodeError as error:
             parts.append(text[at : at + error.start])
             at += error.end
-            if (len(parts) - 3) * _PER_WRONG > at:
+            if (len(parts) - 3) * _PER_WRONG > at:  # too many, even if no byte so far is ASCII
                 return None
         else:
             break

@@ -67,7 +67,8 @@ for token, mark in pairs(all) do
       if s.open == '1' then
         free_slot(token, s, h, running and now + longest or now)
         if running and longest > 0 then
-          resting, rest_till = resting + 1, math.max(rest_till, opens_at(h, delay_of(h)))
+          local rests_till = math.max(num(h.next), num(h.last) + delay_of(h)) -- a block is no rest after a crash
+          resting, rest_till = resting + 1, math.max(rest_till, rests_till)
         end
       end
       drop_session(token, s)

@@ -373,7 +373,6 @@ class Stalled(Takeovers):
         return super().due(term, seen)
 
 
-@by_night
 def test_a_stalled_steward_changes_nothing_at_a_master_that_took_over_meanwhile(ring: Ring) -> None:
     epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
@@ -518,7 +517,6 @@ def test_server_without_a_vote_does_not_count_until_it_is_enrolled(ring: Ring) -
     assert vote.term == ring.report().term
 
 
-@by_night
 def test_a_replica_serves_reads_only_while_its_lag_is_within_the_bound(ring: Ring) -> None:
     def server(db: Db) -> int:
         db.execute("SELECT @@server_id")

@@ -23,7 +23,7 @@ _KNOWN_TYPES = TEXTS | BUTTONS | frozenset(
 
 
 def mark_legends(root: etree._Element) -> None:
-    """Mark the controls that a disabled fieldset leaves usable; call this before the other
+    """Mark the legends whose controls a disabled fieldset leaves usable; call this before the other
     functions of this module."""
     for fieldset in root.iter("fieldset"):
         legend = fieldset.find("legend") if "disabled" in fieldset.attrib else None

@@ -193,7 +193,7 @@ def _made(
 
 def _button(controls: list[etree._Element]) -> etree._Element | None:
     """Return the button that a person would press: the first whose text says so, else the first
-    whose text says nothing else."""
+    whose text says nothing else, else the first button."""
     buttons = [
         c
         for c in controls
