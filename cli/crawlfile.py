@@ -88,7 +88,7 @@ def build(
     values["seeds"] = list(dict.fromkeys(seed_url(text) for text in [*seeds, *urls]))
     if not values["seeds"] and not values.get("sources"):
         what = "give at least one URL, or a TOML file with `seeds` or `sources`"
-        raise InvalidConfig([("seeds", what)])
+        raise InvalidConfig([*_problems(values), ("seeds", what)])
     if name:
         values["name"] = name
     elif "name" not in values:
@@ -207,19 +207,24 @@ def default_name(source: str) -> str:
 
 def _checked(values: dict[str, Any]) -> CreateCrawl:
     """Return the crawl. Raises InvalidConfig that names all errors at once."""
-    found: list[tuple[str, str]] = []
-    for name, value in values.items():
-        try:
-            msgspec.convert({name: value, **({} if name == "name" else _NAMED)}, CreateCrawl)
-        except msgspec.ValidationError as error:
-            found.append(_problem(str(error)))
-    if found:
+    if found := _problems(values):
         raise InvalidConfig(found)
     crawl = msgspec.convert(values, CreateCrawl)
     problems = check_options(crawl)
     if problems:
         raise InvalidConfig(problems)
     return crawl
+
+
+def _problems(values: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return (field, what is wrong) for each value that a crawl cannot have."""
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        try:
+            msgspec.convert({name: value, **({} if name == "name" else _NAMED)}, CreateCrawl)
+        except msgspec.ValidationError as error:
+            found.append(_problem(str(error)))
+    return found
 
 
 def _problem(text: str) -> tuple[str, str]:

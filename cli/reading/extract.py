@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,16 +10,19 @@ from urllib.parse import quote
 
 import click
 import requests
+import urllib3
 
 from greencrawl import __version__
 from greencrawl.cli.reading.failed import NOT_REQUESTABLE, reason
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import printable
 from greencrawl.schema.errors import GreencrawlError
-from greencrawl.worker.extract.main import NO_MAIN_TEXT
+from greencrawl.schema.records import FailureKind
+from greencrawl.worker.extract.main import NO_HTML, NO_MAIN_TEXT
 from greencrawl.worker.extract.main.library import Extracted, picture_of
 from greencrawl.worker.extract.main.library import extract as read
 from greencrawl.worker.extract.main.picture import MARK
+from greencrawl.worker.http import codings
 
 MOST_BYTES = 16 * 1024 * 1024
 """A page may have this many bytes; a longer one is cut off."""
@@ -27,6 +31,8 @@ SECONDS = 30.0
 WIDTH = 100
 """At most this many characters of a block are shown."""
 _PIECE = 64 * 1024
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_DECODE = FailureKind.DECODE.label
 
 
 @click.command()
@@ -63,11 +69,15 @@ def extract(source: str | None, what: str | None, why: str | None, url: str) -> 
         raise click.UsageError("which page? Give a URL or a FILE")
     if source.startswith(("http://", "https://")):
         body, content_type, url = _fetched(source)
+    elif _OTHER_SCHEME.match(source):
+        raise GreencrawlError(f"{source} is neither an http nor an https URL")
     else:
         path = Path(source)
         body, content_type = _file(path), None
         url = url or f"http://localhost/{quote(path.name, errors='replace')}"
     page = read(body, url, content_type)
+    if why is None and page.remark == NO_HTML:
+        raise GreencrawlError(f"{source}: {page.remark}")
     if what not in ("full", "about") and not page.has_main:
         click.echo(advice.complete(f"no main text is shown: {NO_MAIN_TEXT}"), err=True)
     if why is not None and page.remark:
@@ -137,12 +147,18 @@ def _fetched(url: str) -> tuple[bytes, str | None, str]:
             url, headers=headers, timeout=SECONDS, stream=True, hooks=hooks
         ) as answer:
             answer.raise_for_status()
-            for piece in answer.iter_content(_PIECE):
+            whole = True
+            for piece in answer.raw.stream(_PIECE, decode_content=False):
                 body += piece
                 if len(body) >= MOST_BYTES:
+                    whole = False
                     break
-            return body[:MOST_BYTES], answer.headers.get("content-type"), answer.url
-    except (requests.RequestException, ValueError) as error:
+        coding = answer.headers.get("content-encoding", "")
+        decoded = codings.decode(body, coding, MOST_BYTES, complete=whole)
+        if decoded.error:
+            raise GreencrawlError(f"cannot fetch {url}: {_DECODE}: {decoded.error}")
+        return decoded.body, answer.headers.get("content-type"), answer.url
+    except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
         why = reason(error)
         if why == NOT_REQUESTABLE and targets:
             why = f"it redirects to {printable(targets[-1])[:200]}, which is {why}"

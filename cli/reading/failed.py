@@ -18,7 +18,7 @@ _DEEPEST = 10
 NOT_REQUESTABLE = "not a URL that can be requested"
 
 
-def reason(error: requests.RequestException | ValueError) -> str:
+def reason(error: Exception) -> str:
     """Return what failed, for people: ``connection refused``, ``the server answered 404``."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server answered {error.response.status_code}"

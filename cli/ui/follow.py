@@ -70,6 +70,9 @@ AUTH = re.compile(r"\bauth (?P<name>[a-z][a-z0-9_]*)")
 HOSTS = 10
 """How many of the seeds' hosts are asked about."""
 
+IDLE = "no worker takes URLs"
+"""Begins the reason of a URL that waits for a worker (``greencrawl.broker.service.explain``)."""
+
 ALL_REST = (
     "the hosts of all waiting URLs have to rest: they asked for a pause or did not answer, or a "
     "process died whose request may still be under way; the crawl goes on by itself, and "
@@ -188,7 +191,7 @@ def follow(
                 note = rest_text(stats)
             elif note or resting:
                 note = ask(lambda: _blocked(broker, wanted)) or note
-                note = note or (ask(lambda: _first(broker, wanted)) or "") + ALL_REST
+                note = note or _all_rest(ask(lambda: _first(broker, wanted)) or "")
             if stats.full and not note:
                 note = full_text(stats.full[0])
             if stats.away:
@@ -250,6 +253,11 @@ def _first(broker: BrokerClient, wanted: CreateCrawl) -> str:
             tries = [f"{one.detail or one.kind}; " for one in state.attempts[:1]]
             return printable(f"{state.url}: {''.join(tries)}{state.why}. ")
     return ""
+
+
+def _all_rest(first: str) -> str:
+    """Return why nothing is fetched, given why the first URL waits."""
+    return first if IDLE in first else first + ALL_REST
 
 
 def last_look(broker: BrokerClient, end: End) -> End:

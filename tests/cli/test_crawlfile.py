@@ -299,6 +299,14 @@ def test_a_wrong_table_of_a_crawl_file_is_explained_by_its_own_fields(
     assert "geheim" not in told
 
 
+def test_a_misspelt_name_of_seeds_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text('seed = ["https://example.org/"]\nmaxpages = 3\n')
+    said = wrong(str(path))
+    assert "seed: unknown option; did you mean seeds?" in said
+    assert "maxpages: unknown option; did you mean max_pages?" in said
+
+
 def test_a_crawl_without_seeds_or_sources_is_refused() -> None:
     assert "at least one URL" in wrong()
 

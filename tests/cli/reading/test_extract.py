@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 import re
 import shlex
 import subprocess
@@ -142,6 +144,14 @@ def test_extract_fetches_a_page_and_follows_its_redirects(
     def site(request: Request) -> Answer:
         if request.target == "/old":
             return Answer(301, headers={"Location": "/new"})
+        if request.target == "/damaged":
+            return Answer(
+                body=gzip.compress(random.randbytes(90))[:40], headers={"Content-Encoding": "gzip"}
+            )
+        if request.target == "/packed":
+            return Answer(body=gzip.compress(b"<p>whole"), headers={"Content-Encoding": "gzip"})
+        if request.target == "/picture":
+            return Answer(body=b"\x89PNG\r\n", headers={"Content-Type": "image/png"})
         if request.target == "/mail":
             return Answer(302, headers={"Location": "mailto:a@b.example"})
         if request.target == "/new":
@@ -156,6 +166,17 @@ def test_extract_fetches_a_page_and_follows_its_redirects(
         assert main(["extract", server.url("/mail")]) == 1
         said = b": it redirects to mailto:a@b.example, which is not a URL that can be requested\n"
         assert said in capfdbinary.readouterr().err
+        assert main(["extract", server.url("/packed"), "--full"]) == 0
+        assert capfdbinary.readouterr().out == b"whole\n"
+        for path, why in (
+            ("/damaged", b"content cannot be decoded: gzip: ends too early"),
+            ("/picture", b"it is not HTML, so nothing is read from it"),
+        ):
+            assert main(["extract", server.url(path)]) == 1
+            told = capfdbinary.readouterr()
+            assert (why in told.err, told.out) == (True, b""), told.err
+    assert main(["extract", "ftp://example.org/a"]) == 1
+    assert b"ftp://example.org/a is neither an http nor" in capfdbinary.readouterr().err
 
 
 def test_extract_says_in_plain_words_that_nothing_listens(

@@ -67,6 +67,22 @@ def test_waiting_urls_are_explained_if_no_url_is_in_flight(
     assert (ALL_REST in capsys.readouterr().err) is said
 
 
+def test_a_crawl_that_no_worker_takes_is_not_said_to_rest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    wait = {"state": "active", "waiting": 3, "leased": 0}
+    made, url = broker(wait, wait, {"state": "done"}), "https://example.org/"
+    why = "no worker takes URLs: none is running; waiting: number 1 of example.org's queue"
+    state = UrlState(crawl="x", url=url, state="waiting", why=why)
+    monkeypatch.setattr(made, "url", lambda *_: [state])
+    follow(made, WANTED, Stop(), None, fresh=False)
+    said = capsys.readouterr().err
+    assert f"{url}: {why}. \n" in said
+    assert ALL_REST not in said
+
+
 def test_a_crawl_that_no_worker_can_take_says_so_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

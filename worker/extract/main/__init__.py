@@ -12,6 +12,7 @@ library, and we would have the code twice. So there is no main text if nothing w
 """
 
 from greencrawl.worker.extract.main.text import (
+    NO_HTML,
     NO_MAIN_TEXT,
     Judged,
     available,
@@ -25,6 +26,7 @@ from greencrawl.worker.extract.main.text import (
 )
 
 __all__ = [
+    "NO_HTML",
     "NO_MAIN_TEXT",
     "Judged",
     "available",

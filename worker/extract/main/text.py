@@ -22,6 +22,7 @@ MOST_BLOCKS = 16384
 """At most this many blocks of a page are read; reading also ends at its 65,536th element."""
 
 
+NO_HTML = "it is not HTML, so nothing is read from it"
 NO_MAIN_TEXT = "that needs the part in C: `python -m greencrawl.worker.extract.compile` makes it"
 """Why there is no main text if nothing was compiled."""
 
@@ -148,7 +149,7 @@ def data_instead(root: etree._Element) -> Data | None:
 def remark(root: etree._Element | None) -> str:
     """Say why a page has no block of text, or that its blocks are from embedded data; else ""."""
     if root is None:
-        return "it is not HTML, so nothing is read from it"
+        return NO_HTML
     if compiled is None:
         return ""
     data = data_instead(root)
