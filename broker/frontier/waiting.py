@@ -43,8 +43,8 @@ class DueTimes:
         self._heap: list[tuple[float, Key]] = []
 
     def note(self, key: Key, at: float) -> bool:
-        """Keep the earlier of ``at`` and what is known; return True if the key now is the first of
-        all."""
+        """Keep the earlier of ``at`` and what is known; return True if the key is now the first
+        in the queue."""
         if at >= self._at.get(key, inf):
             return False
         self._at[key] = at

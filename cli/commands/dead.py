@@ -70,7 +70,7 @@ def _requeue_in_store(settings: Settings, crawl: str | None) -> int:
     """Log the dead letters as seeds: the next broker over this store queues them."""
     with connecting.store(settings, upgrade=True) as store:
         chosen, count = choose.one(store.crawls(), crawl), 0
-        now = store.tick()  # letters that die again meanwhile are for the next command
+        now = store.tick()  # URLs that are given up again meanwhile are left to the next command
         while batch := store.requeue_dead(chosen.id, before=now):
             count += len(batch.urls)
         return count

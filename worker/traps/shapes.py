@@ -71,7 +71,8 @@ _YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
 
 
 class Shape(NamedTuple):
-    """``path`` is the part before the query; shapes of one ``section`` have a common sum.
+    """``path`` is the part before the query. Shapes with the same ``section`` are also summed up
+    together.
 
     ``params`` are the parameters of the URL that it was made from; ``hint`` is one of
     :data:`HINTS`, or "".

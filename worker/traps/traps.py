@@ -37,10 +37,10 @@ _REPACK = 1.5
 
 
 _YOUNG, _REPACK_LEARNT = 256, 0.125
-"""Limits for handing on the record of a host with what was learnt, before anything is parked.
+"""When a host without parked URLs hands on what it has learnt: a number of pages, and a share.
 
-Until the host has the first number of pages, the record is handed on whenever something was learnt;
-then only if the pages have grown by the second number, a share.
+Until the host has that number of pages, it hands its record on whenever it has learnt something.
+Then it does so only if its pages have grown by that share.
 """
 
 

@@ -37,7 +37,7 @@ class Beat(NamedTuple):
 
 
 class Beats(Protocol):
-    """The part of :class:`MemberBeats` that others use."""
+    """The methods of :class:`MemberBeats` that other modules use."""
 
     def beat(self, member: str, incarnation: int, facts: Facts) -> BeatStatus:
         """See :class:`MemberBeats`."""

@@ -135,7 +135,7 @@ class Extracted(Page, dict=True):
 
     @cached_property
     def remark(self) -> str:
-        """Say why there are no ``blocks``, or that they are from data which the page does not show;
+        """Return why there are no ``blocks``, or a note that they come from data which is not shown;
         else ""."""
         root = self._tree.root
         if root is None and self.text:
