@@ -135,8 +135,8 @@ class Extracted(Page, dict=True):
 
     @cached_property
     def remark(self) -> str:
-        """Return why there are no ``blocks``, or a note that they come from data which is not shown;
-        else ""."""
+        """Return why there are no ``blocks``, or a note that they come from data which is not
+        shown; else ""."""
         root = self._tree.root
         if root is None and self.text:
             return "it is plain text: all of it is main text"
