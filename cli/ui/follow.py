@@ -70,9 +70,6 @@ AUTH = re.compile(r"\bauth (?P<name>[a-z][a-z0-9_]*)")
 HOSTS = 10
 """How many of the seeds' hosts are asked about."""
 
-IDLE = "no worker takes URLs"
-"""Begins the reason of a URL that waits for a worker (``greencrawl.broker.service.explain``)."""
-
 ALL_REST = (
     "the hosts of all waiting URLs have to rest: they asked for a pause or did not answer, or a "
     "process died whose request may still be under way; the crawl goes on by itself, and "
@@ -191,15 +188,16 @@ def follow(
                 note = rest_text(stats)
             elif note or resting:
                 note = ask(lambda: _blocked(broker, wanted)) or note
-                note = note or _all_rest(ask(lambda: _first(broker, wanted)) or "")
+                if not note:
+                    first = ask(lambda: _first(broker, wanted)) or ""
+                    note = first if first and stats.workers == 0 else first + ALL_REST
             if stats.full and not note:
                 note = full_text(stats.full[0])
             if stats.away:
                 note = away_text(stats.away[0])
             note = still() or note
-            crashes += (
-                stats.rest_seconds > rest_seconds + QUIET_SECONDS
-            )  # nothing else makes it longer
+            if stats.rest_seconds > rest_seconds + QUIET_SECONDS:  # only a crash makes it longer
+                crashes += 1
             rest_seconds = stats.rest_seconds
             key = f"crash {crashes}" if note and note == rest_text(stats) else ""
             key = "full" if stats.full and note == full_text(stats.full[0]) else key
@@ -253,11 +251,6 @@ def _first(broker: BrokerClient, wanted: CreateCrawl) -> str:
             tries = [f"{one.detail or one.kind}; " for one in state.attempts[:1]]
             return printable(f"{state.url}: {''.join(tries)}{state.why}. ")
     return ""
-
-
-def _all_rest(first: str) -> str:
-    """Return why nothing is fetched, given why the first URL waits."""
-    return first if IDLE in first else first + ALL_REST
 
 
 def last_look(broker: BrokerClient, end: End) -> End:

@@ -34,7 +34,7 @@ from greencrawl.schema.records.auth import Form, Source
 WANTED = CreateCrawl(name="x", seeds=("https://example.org/",))
 
 
-def broker(*looks: dict[str, Any]) -> BrokerClient:
+def broker(*looks: dict[str, Any], workers: int | None = None) -> BrokerClient:
     """Return a broker that returns ``looks`` as its counters, one after the other."""
     rest: Iterable[dict[str, Any]] = iter(looks)
 
@@ -43,7 +43,7 @@ def broker(*looks: dict[str, Any]) -> BrokerClient:
             look = next(rest)  # type: ignore[call-overload]
         except StopIteration:
             raise Unavailable("gone") from None
-        return Stats((CrawlStats(crawl=name, **look),))
+        return Stats((CrawlStats(crawl=name, **look),), workers=workers)
 
     made = SimpleNamespace(
         put_crawl=lambda _: SimpleNamespace(state="active", reason=""),
@@ -73,7 +73,8 @@ def test_a_crawl_that_no_worker_takes_is_not_said_to_rest(
     monkeypatch.setattr(module, "QUIET_SECONDS", 0.02)
     monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
     wait = {"state": "active", "waiting": 3, "leased": 0}
-    made, url = broker(wait, wait, {"state": "done"}), "https://example.org/"
+    made = broker(wait, wait, {"state": "done"}, workers=0)
+    url = "https://example.org/"
     why = "no worker takes URLs: none is running; waiting: number 1 of example.org's queue"
     state = UrlState(crawl="x", url=url, state="waiting", why=why)
     monkeypatch.setattr(made, "url", lambda *_: [state])
