@@ -99,14 +99,19 @@ def test_each_moment_at_which_a_url_was_parked_counts() -> None:
     assert [one.kind for one in judged] == ["refetched"]
 
 
+def parked_row(crawl: int) -> Final:
+    """Return the final state of a parked URL, as a store gets it."""
+    return Final(
+        crawl=crawl, fingerprint=1, url=DAY, state="parked", kind="trap", detail="why",
+        shape="http://h/day/{n}", at_ms=12500,
+    )  # fmt: skip
+
+
 def test_parked_urls_are_read_from_sql(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"
     store = open_store(url)
     crawl = store.put_crawl("c", CrawlOptions(), []).id
-    final = Final(
-        crawl=crawl, fingerprint=1, url=DAY, state="parked", kind="trap", detail="why",
-        shape="http://h/day/{n}", at_ms=12500,
-    )  # fmt: skip
+    final = parked_row(crawl)
     dead = replace_final(final)
     store.commit(Commit(finals=[final, dead]))
     expected = {DAY: Parked(12.5, "http://h/day/{n}", "why")}
@@ -155,11 +160,7 @@ def test_a_released_url_that_no_look_saw_parked_may_be_requested_once_more_after
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"
     store = open_store(url)
     crawl = store.put_crawl("c", CrawlOptions(), []).id
-    final = Final(
-        crawl=crawl, fingerprint=1, url=DAY, state="parked", kind="trap", detail="why",
-        shape="http://h/day/{n}", at_ms=12500,
-    )  # fmt: skip
-    store.commit(Commit(finals=[final]))
+    store.commit(Commit(finals=[parked_row(crawl)]))
     batch = store.release_parked(crawl)
     assert batch is not None
     store.seeds_admitted(batch.id)
