@@ -10,7 +10,7 @@ from pathlib import Path
 
 import gevent
 import pytest
-from gevent.event import Event
+from gevent.event import AsyncResult, Event
 from rich.console import Console
 
 from greencrawl.broker.api.handlers import state as handlers
@@ -414,22 +414,26 @@ def test_a_debt_is_paid_once_by_one_broker_however_often_it_is_cut_off(
     for _ in range(2 * MARGIN):
         rig.store.tick()
     rig.thaw(away)
-    second = rig.open()
-    node = second.nodes[1]
     seen: list[tuple[int, bool]] = []
+    opened: AsyncResult[Frontier] = AsyncResult()
     links = Replay.links
 
     def cut_off(replay: Replay, put: ReplaySender) -> None:
+        second = opened.get()
         second.tick(rig.store.clock())  # no tick is written meanwhile
-        seen.append((int(node.owner()["tick"]), second.scan(crawl.id) is None))
+        tick = int(second.nodes[1].owner()["tick"])
+        seen.append((tick, second.scan(crawl.id) is None))
         if len(seen) == 1:
             raise Unavailable("cut off")
         if len(seen) == 2:  # more is owed
-            rig.store.owe([node.id])
+            rig.store.owe([second.nodes[1].id])
         links(replay, put)
 
     monkeypatch.setattr(Replay, "links", cut_off)
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.debts.GIVE_UP_SECONDS", 0.0)
+    second = rig.open()
+    opened.set(second)
+    node = second.nodes[1]
     until(lambda: not rig.store.debts(), 10)
     assert [(tick <= since, void) for tick, void in seen] == [(True, True)] * 3
     assert "debt" not in node.owner()
